@@ -1,0 +1,44 @@
+"""Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
+
+from .api import (
+    sghmc,
+    sghmc_setup,
+    sghmccv,
+    sghmccv_setup,
+    sgld,
+    sgld_setup,
+    sgldcv,
+    sgldcv_setup,
+    sgnht,
+    sgnht_setup,
+    sgnhtcv,
+    sgnhtcv_setup,
+)
+from .draws import Draws
+from .mode import ModeNotFound
+from .run import get_params, run, step
+from .sampler import ChainDiverged, Sampler
+from .stepsize import decay
+
+__all__ = [
+    "ChainDiverged",
+    "Draws",
+    "ModeNotFound",
+    "Sampler",
+    "decay",
+    "get_params",
+    "run",
+    "sghmc",
+    "sghmc_setup",
+    "sghmccv",
+    "sghmccv_setup",
+    "sgld",
+    "sgld_setup",
+    "sgldcv",
+    "sgldcv_setup",
+    "sgnht",
+    "sgnht_setup",
+    "sgnhtcv",
+    "sgnhtcv_setup",
+    "step",
+]

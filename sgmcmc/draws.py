@@ -1,0 +1,107 @@
+"""What a run returns: the draws by name, and all that is known of how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import tree
+
+
+class Draws(Mapping):
+    """Draws of a run, by name of parameter or test function.
+
+    Arrays are (draws, ...), or (chains, draws, ...) where `n_chains` was given; nested parameters
+    are nested dicts.
+
+    Attributes
+    ----------
+    stats : dict
+        Traces beside the draws, one number a draw and chain:
+
+        - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
+          posterior where that step began, on its minibatch, up to a constant.
+        - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε), which is 1 on average
+          where the sampler is at the right temperature.
+        - ``thermostat``, of SGNHT, by parameter: the friction ξ.
+    settings : dict
+        The sampler, its arguments and seed, the versions of the packages.
+    """
+
+    def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
+        self.values_by_name, self.stats, self.settings = values, stats, settings
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"{name} {x.shape}" for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self)))
+        )
+        return (
+            f"Draws({shapes or 'none'}; {self.settings['sampler']}, seed {self.settings['seed']})"
+        )
+
+    def summary(self) -> Summary:
+        """Mean, standard deviation, quantiles and effective sample size of every quantity.
+
+        Returns
+        -------
+        Summary
+            A dict of columns that prints as a table: `mean`, `sd`, the quantiles `5%`, `50%` and
+            `95%`; `ess`, how many independent draws would tell the mean as well; `mcse`, the
+            Monte Carlo standard error of the mean; with several chains `r_hat`, near 1 when they
+            agree.
+        """
+        from tensorflow_probability import mcmc
+
+        chained = self.settings["n_chains"] is not None
+        names, columns = [], []
+        for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self))):
+            x = np.asarray(x if chained else x[None], float).swapaxes(0, 1)  # draws first
+            names += [name + str(list(i)) * bool(i) for i in np.ndindex(x.shape[2:])]
+            columns.append(x.reshape(*x.shape[:2], -1))
+        draws = np.concatenate(columns, axis=2)
+        if len(draws) < 4:
+            raise ValueError(f"a summary wants at least 4 draws of each chain, not {len(draws)}")
+        sd = draws.std(axis=(0, 1), ddof=1)
+        several = draws.shape[1] > 1
+        ess = mcmc.effective_sample_size(
+            draws if several else draws[:, 0],
+            filter_beyond_positive_pairs=True,
+            cross_chain_dims=1 if several else None,
+        ).numpy()
+        table = {"mean": draws.mean(axis=(0, 1)), "sd": sd}
+        table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
+        table |= {"ess": ess, "mcse": sd / np.sqrt(ess)}
+        if several:
+            table["r_hat"] = mcmc.potential_scale_reduction(draws, split_chains=True).numpy()
+        return Summary(names, table)
+
+
+class Summary(dict):
+    """Columns of a table whose rows are quantities."""
+
+    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
+        super().__init__(columns)
+        self.names = names
+
+    def __repr__(self) -> str:
+        formats = {"ess": "{:.0f}", "r_hat": "{:.3f}"}
+        cells = [["", *self.names]] + [
+            [title, *(formats.get(title, "{:.4g}").format(v) for v in column)]
+            for title, column in self.items()
+        ]
+        widths = [max(map(len, column)) for column in cells]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in zip(*cells)
+        )

@@ -1,0 +1,33 @@
+"""Stochastic gradient Langevin dynamics (Welling and Teh, 2011)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from .. import tree
+from . import Chain, Dynamics
+
+
+@dataclass(frozen=True)
+class SGLD(Dynamics):
+    """Stochastic gradient Langevin dynamics.
+
+    With step size ε and an unbiased estimate ĝ of the gradient of the log posterior,
+
+        θ ← θ + (ε/2) ĝ(θ) + N(0, ε).
+
+    On a Gaussian of precision λ, with gradient noise of variance σ², the stationary variance is
+    (1 + εσ²/4) / (λ(1 − ελ/4)): right for small ε, too large otherwise.
+
+    Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML;
+    Baker (2018), thesis, section 4.3.1.
+    """
+
+    def update(self, chain: Chain, gradient: Any, noise: tf.Tensor, h: Any) -> Chain:
+        z = tree.split(noise, chain.theta)
+        return Chain(
+            tree.map(lambda t, g, z, h: t + h / 2 * g + tf.sqrt(h) * z, chain.theta, gradient, z, h)
+        )

@@ -1,0 +1,69 @@
+"""Stochastic gradient Nosé-Hoover thermostat (Ding et al., 2014)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from .. import checks, tree
+from . import Dynamics
+from .sghmc import mean_square, momentum, temperature
+
+
+class Thermostatted(NamedTuple):
+    """A chain with momentum, and a friction for each parameter."""
+
+    theta: Any
+    nu: Any
+    xi: Any
+
+
+def along(xi: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """One number a chain, shaped to act on all of a parameter."""
+    return tf.reshape(xi, (-1,) + (1,) * (x.shape.rank - 1))
+
+
+@dataclass(frozen=True)
+class SGNHT(Dynamics):
+    """Stochastic gradient Nosé-Hoover thermostat.
+
+    With step size ε, diffusion a and an unbiased estimate ĝ of the gradient of the log posterior,
+
+        ν ← (1 − ξ)ν + ε ĝ(θ) + N(0, 2aε)
+        θ ← θ + ν
+        ξ ← ξ + νᵀν/p − ε
+
+    from ν ~ N(0, ε), ξ = a. The friction ξ, one for each of the parameters (p is the size of one),
+    grows until it takes out the heat that gradient noise of unknown size brings in: E ν² = ε
+    exactly. ε is a squared step.
+
+    Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
+    Baker (2018), thesis, section 4.3.3.
+    """
+
+    a: float | dict = checks.tunable(
+        0.01,
+        checks.per_parameter(at_least=0),
+        "Diffusion a, the size of the noise that is added, and the friction ξ at the start: a "
+        "number, or a dict of them by parameter.",
+    )
+
+    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Thermostatted:
+        xi = tree.map(lambda t, a: tf.fill(t.shape[:1], tf.cast(a, t.dtype)), theta, self.a)
+        return Thermostatted(theta, momentum(theta, noise, h), xi)
+
+    def update(
+        self, chain: Thermostatted, gradient: Any, noise: tf.Tensor, h: Any
+    ) -> Thermostatted:
+        z = tree.split(noise, chain.theta)
+        nu = tree.map(
+            lambda v, xi, g, z, h, a: (1 - along(xi, v)) * v + h * g + tf.sqrt(2 * a * h) * z,
+            *(chain.nu, chain.xi, gradient, z, h, self.a),
+        )
+        xi = tree.map(lambda xi, v, h: xi + mean_square(v) - h, chain.xi, nu, h)
+        return Thermostatted(tree.map(tf.add, chain.theta, nu), nu, xi)
+
+    def report(self, chain: Thermostatted, h: Any) -> dict[str, Any]:
+        return {"temperature": temperature(chain.nu, h), "thermostat": chain.xi}

@@ -1,0 +1,71 @@
+"""How far a run has come: one line that is rewritten in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+try:
+    from tqdm import tqdm
+except ImportError:
+    tqdm = None
+
+EVERY_SECONDS = 0.1
+
+
+class Progress:
+    """Prints the iteration, the speed and the log posterior's estimate."""
+
+    def __init__(self, total: int, label: str, verbose: bool = True) -> None:
+        self.total, self.label, self.verbose = total, label, verbose
+        self.terminal = verbose and sys.stderr.isatty()
+        self.began = time.perf_counter()
+        self.shown, self.tenths, self.done, self.log_posterior = 0.0, 0, 0, float("nan")
+        self.bar = (
+            tqdm(total=total, desc=label, unit="it", mininterval=EVERY_SECONDS)
+            if self.terminal and tqdm
+            else None
+        )
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.bar:
+            self.bar.close()
+        elif self.terminal:
+            self.write(start="\r", end="\n")
+        elif self.verbose and self.tenths < 10 and self.done:
+            self.write()
+
+    def update(self, done: int, log_posterior: float) -> None:
+        """So many iterations are done."""
+        if not self.verbose:
+            return
+        step, self.done, self.log_posterior = done - self.done, done, log_posterior
+        if self.bar:
+            self.bar.set_postfix_str(f"log posterior {log_posterior:.6g}", refresh=False)
+            self.bar.update(step)
+        elif self.terminal:
+            now = time.perf_counter()
+            if now - self.shown >= EVERY_SECONDS:
+                self.shown = now
+                self.write(start="\r", end="")
+        elif 10 * done // self.total > self.tenths:
+            self.tenths = 10 * done // self.total
+            self.write()
+
+    def write(self, start: str = "", end: str = "\n") -> None:
+        """One line."""
+        speed = self.done / max(time.perf_counter() - self.began, 1e-9)
+        sys.stderr.write(
+            f"{start}{self.label}: {self.done:,} of {self.total:,} ({self.done / self.total:.0%}), "
+            f"{speed:,.0f} it/s, log posterior {self.log_posterior:.6g}{end}"
+        )
+        sys.stderr.flush()

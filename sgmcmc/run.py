@@ -1,0 +1,265 @@
+"""Making a sampler and running it, for any dynamics and gradient estimator.
+
+`setup` and `run` hold the arguments that all samplers share; `signatures.py` joins them with those
+that are a sampler's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from . import checks, tree
+from .collect import Memory
+from .draws import Draws
+from .estimators import posterior
+from .minibatch import Feeder, Source
+from .mode import find_mode
+from .progress import Progress
+from .sampler import Sampler
+
+PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
+
+
+def setup(
+    name: str,
+    dynamics: Any,
+    estimator: Any,
+    log_lik: Callable[[dict, dict], Any],
+    dataset: Mapping[str, Any],
+    params: Mapping[str, Any],
+    stepsize: float | Callable[[int], float] | Mapping[str, Any],
+    log_prior: Callable[[dict], Any] | None = None,
+    minibatch_size: int | float = 0.01,
+    *,
+    n_chains: int | None = None,
+    starts: Mapping[str, Any] | None = None,
+    shared_minibatches: bool = False,
+    dtype: str = "float32",
+    jit: bool = True,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> Sampler:
+    """Check the arguments, find the mode where one is wanted, and return the sampler.
+
+    Parameters
+    ----------
+    log_lik : function of (params, data)
+        The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
+        names, in TensorFlow operations.
+    dataset : dict of arrays
+        The data: any number of arrays that share their first axis, the rows. Integers and booleans
+        stay so, floating-point numbers become `dtype`. An `np.memmap` is read as it is needed.
+    params : dict of arrays
+        Starting values by name, of any shape. The dict may be nested.
+    stepsize : float, function or dict
+        The step size ε; or a schedule, a function of the iteration 0, 1, ... such as
+        `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of either by parameter.
+    log_prior : function of params, optional
+        The log prior density up to a constant. Flat by default.
+    minibatch_size : int or float
+        Rows a minibatch: a count, or a proportion of all rows if below 1. They are drawn without
+        replacement.
+    n_chains : int, optional
+        Run so many independent chains at once; all draws get a leading axis of that length.
+    starts : dict of arrays, optional
+        Starting values of each chain: like `params` with a leading axis of length `n_chains`.
+    shared_minibatches : bool
+        Let all chains see the same minibatches. A chain's step is 2 to 5 times faster, but chains
+        then move together: R̂ and errors pooled over chains can no longer be trusted.
+    dtype : {"float32", "float64"}
+        The type of the parameters and of floating-point data.
+    jit : bool
+        Compile with XLA. Where XLA does not know an operation, the sampler runs without it.
+    seed : int, optional
+        Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
+        the settings.
+    verbose : bool
+        Show progress, on the standard error stream.
+    """
+    dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
+    verbose = checks.boolean("verbose", verbose)
+    shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
+    seed = checks.seed(seed)
+    params = checks.params(params, dtype)
+    source = Source(checks.dataset(dataset, dtype), dtype)
+    n = checks.minibatch_size(minibatch_size, source.N)
+    h = checks.stepsize(stepsize, params)
+    dynamics, estimator = checked(dynamics, params), checked(estimator, params)
+    if n_chains is not None:
+        checks.whole("n_chains", n_chains)
+    if starts is not None:
+        if n_chains is None:
+            raise ValueError("starts needs n_chains: how many chains are there?")
+        starts = checks.like_params("starts", starts, params, (n_chains,))
+    probe = max(1, min(n, PROBE_BYTES // source.row_bytes))
+    checks.model(log_lik, log_prior, params, source.rows(0, probe))
+
+    model = posterior(log_lik, log_prior)
+    centre = estimator.start(params, partial(find_mode, model, source, n, seed, verbose=verbose))
+    if starts is None:
+        starts = tree.map(lambda x: np.repeat(x[None], n_chains or 1, axis=0), centre)
+    theta = tree.map(tf.constant, starts)
+    centre = tree.map(tf.constant, centre)
+    feeder = Feeder(source, n, dynamics, theta, h, seed, shared_minibatches)
+    settings = {
+        "sampler": name,
+        "stepsize": stepsize if not callable(stepsize) else repr(stepsize),
+        "N": source.N,
+        "minibatch_size": n,
+        "n_chains": n_chains,
+        "shared_minibatches": shared_minibatches,
+        "dtype": dtype.name,
+        "jit": jit,
+        "seed": seed,
+        "versions": {k: version(k) for k in ("sgmcmc", "tensorflow", "numpy")},
+    }
+    return Sampler(
+        model,
+        estimator,
+        estimator.init(model, centre, source),
+        dynamics,
+        theta,
+        feeder,
+        n_chains,
+        jit,
+        settings,
+    )
+
+
+def checked(tuning: Any, params: Any) -> Any:
+    """A sampler's own arguments, checked and in the form in which it uses them."""
+    return replace(
+        tuning,
+        **{
+            f.name: f.metadata["check"](f.name, getattr(tuning, f.name), params)
+            for f in fields(tuning)
+        },
+    )
+
+
+def run(
+    sampler: Sampler,
+    n_iters: int = 10_000,
+    *,
+    burn_in: int = 0,
+    thin: int = 1,
+    track: Mapping[str, Callable[[dict], Any]] | None = None,
+    keep: list[str] | None = None,
+    out: str | Path | None = None,
+    verbose: bool = True,
+) -> Draws:
+    """Run a sampler on from where it stands, and return its draws.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What `sgld_setup` or another `*_setup` returned.
+    n_iters : int
+        Iterations that count, after `burn_in`.
+    burn_in : int
+        Iterations before those that count.
+    thin : int
+        Keep one draw in so many.
+    track : dict of functions, optional
+        Test functions of `params`, evaluated in compiled code at each draw that is kept. Their
+        values are returned along with the draws, under the names given here.
+    keep : list of str, optional
+        The parameters whose draws are kept; `[]` for none. All by default.
+    out : path, optional
+        An empty or new folder: the draws go to files there (`np.load(..., mmap_mode="r")`), and
+        not to memory.
+    verbose : bool
+        Show progress, on the standard error stream.
+
+    Returns
+    -------
+    Draws
+        The draws by name, (n_iters // thin, ...), or (n_chains, n_iters // thin, ...) with
+        `n_chains`; their statistics and settings.
+
+    Raises
+    ------
+    ChainDiverged
+        Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
+        those of a KeyboardInterrupt.
+    """
+    here = get_params(sampler)
+    if sampler.n_chains:
+        here = tree.map(lambda x: x[0], here)
+    track, keep, out = run_arguments(here, n_iters, burn_in, thin, track, keep, out, verbose)
+    memory = Memory(n_iters // thin, keep, sampler.n_chains, out)
+    settings = {**sampler.settings, "n_iters": n_iters, "burn_in": burn_in, "thin": thin}
+
+    def draws() -> Draws:
+        stats = memory.result()
+        values = {**stats.pop("params"), **stats.pop("track", {})}
+        return Draws(values, stats, settings)
+
+    try:
+        with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
+            sampler.run(n_iters, [memory], burn_in, thin, track, progress)
+    except (Exception, KeyboardInterrupt) as stop:
+        stop.draws = draws()
+        raise
+    return draws()
+
+
+def run_arguments(
+    params: Any,
+    n_iters: Any,
+    burn_in: Any,
+    thin: Any,
+    track: Any,
+    keep: Any,
+    out: Any,
+    verbose: Any,
+) -> tuple[dict[str, Callable], list[str], Path | None]:
+    """Check the arguments of a run, and fill in those left out."""
+    checks.run_lengths(n_iters, burn_in, thin)
+    checks.boolean("verbose", verbose)
+    return checks.track(track, params), checks.keep(keep, params), checks.folder(out)
+
+
+def step(sampler: Sampler, n: int = 1) -> None:
+    """Advance a sampler by n iterations; the variables `sampler.params` follow.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What `sgld_setup` or another `*_setup` returned.
+    n : int
+        How many iterations. Many small calls give the same chain as one large one, more slowly.
+    """
+    of_setup(sampler).run(checks.whole("n", n))
+
+
+def get_params(sampler: Sampler) -> dict[str, Any]:
+    """The parameters where a sampler stands, as NumPy arrays.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        What `sgld_setup` or another `*_setup` returned.
+
+    Returns
+    -------
+    dict of arrays
+        In the form of the `params` that it was given, with a leading axis where there are
+        `n_chains`.
+    """
+    return tree.map(lambda v: v.numpy(), of_setup(sampler).params)
+
+
+def of_setup(sampler: Sampler) -> Sampler:
+    """A sampler, and nothing else."""
+    if not isinstance(sampler, Sampler):
+        raise TypeError(f"sampler must come from a *_setup function, not {type(sampler).__name__}")
+    return sampler

@@ -1,0 +1,290 @@
+"""A sampler: a pure step on a state, run in compiled blocks."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from . import tree
+from .dynamics import Dynamics
+from .estimators import Posterior, each_chain
+from .minibatch import START, Batch, Block, Feeder
+from .progress import Progress
+
+CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
+
+
+class State(NamedTuple):
+    """All that a chain needs to go on, with its seed."""
+
+    chain: Any
+    iteration: int
+
+
+class ChainDiverged(FloatingPointError):
+    """The chain left the finite numbers; `draws` holds what came before."""
+
+    def __init__(self, what: str, iteration: int, stepsize: str) -> None:
+        super().__init__(
+            f"{what} became NaN or infinite at iteration {iteration} with stepsize {stepsize}. "
+            "Most often the step is too large: try a tenth of it. Else see that log_lik and "
+            "log_prior are finite wherever the chain may go. The draws before are in the "
+            "exception's .draws"
+        )
+        self.iteration, self.draws = iteration, None
+
+
+class Collector(Protocol):
+    """Takes the draws of a run, a block at a time; the same block twice does no harm."""
+
+    def add(self, at: int, draws: Mapping[str, Any]) -> None:
+        """Draws at, at + 1, ... of the run, each (draws, chains, ...)."""
+
+
+class Sampler:
+    """One or many chains of a sampler, where they stand.
+
+    Attributes
+    ----------
+    params : dict of tf.Variable
+        The parameters now, in the form in which they were given; a function of the user's that
+        reads them sees each `step`.
+    state : State
+        The chains, and how many iterations are behind them.
+    settings : dict
+        The arguments that made it.
+    """
+
+    def __init__(
+        self,
+        model: Posterior,
+        estimator: Any,
+        estimator_state: Any,
+        dynamics: Dynamics,
+        theta: Any,
+        feeder: Feeder,
+        n_chains: int | None,
+        jit: bool = True,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.estimator, self.dynamics = model, estimator, dynamics
+        self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
+        self.jit, self.settings = jit, dict(settings or {})
+        first = [h(0) if callable(h) else h for h in feeder.stepsize]
+        noise = np.stack([feeder.normals(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
+        chain = dynamics.start(theta, tf.constant(noise), self.per_parameter(theta, first))
+        self.state = State(chain, 0)
+        self.params = tree.map(tf.Variable, self.shown(theta))
+        self.program = compiled(self.advance, jit)
+
+    @staticmethod
+    def per_parameter(theta: Any, h: Iterable) -> Any:
+        """Step sizes in the form of the parameters."""
+        dtype = tree.leaves(theta)[0].dtype
+        return tree.pack(theta, [tf.cast(x, dtype) for x in h])
+
+    def shown(self, theta: Any) -> Any:
+        """Without the axis of chains, where the user asked for none."""
+        return theta if self.n_chains else tree.map(lambda x: x[0], theta)
+
+    def transition(self, chain: Any, estimator_state: Any, block: Block, i: tf.Tensor) -> tuple:
+        """One iteration, with row i of the block: a pure function."""
+        dynamics, feeder = self.dynamics, self.feeder
+        h = self.per_parameter(dynamics.position(chain), tf.unstack(block.stepsize[i]))
+
+        def inner(l: tf.Tensor, chain: Any, _: tf.Tensor) -> tuple:
+            batch = Batch({k: v[i, l] for k, v in block.rows.items()}, feeder.source.N / feeder.n)
+            estimate = self.estimator.estimate(
+                self.model, dynamics.position(chain), estimator_state, batch
+            )
+            chain = dynamics.update(chain, estimate.gradient, block.noise[i, l], h)
+            return l + 1, chain, estimate.value
+
+        chain = dynamics.begin(chain, block.noise[i, -1], h)
+        start = tf.constant(0), chain, tf.zeros(feeder.chains, feeder.dtype)
+        if dynamics.inner_steps == 1:
+            _, chain, value = inner(*start)
+        else:
+            _, chain, value = tf.while_loop(lambda l, *_: l < dynamics.inner_steps, inner, start)
+        return chain, value, h
+
+    def record(self, chain: Any, value: tf.Tensor, h: Any) -> dict[str, Any]:
+        """What is kept of an iteration."""
+        report = self.dynamics.report(chain, h)
+        return {"params": self.dynamics.position(chain), "log_posterior": value, **report}
+
+    def advance(self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor) -> tuple:
+        """Iterations first ... last − 1 of a block, until one is not finite: what is compiled."""
+        first, last = tf.unstack(span)
+        h = self.per_parameter(self.dynamics.position(chain), tf.unstack(block.stepsize[0]))
+        like = self.record(chain, tf.zeros(self.feeder.chains, self.feeder.dtype), h)
+        draws = [
+            tf.TensorArray(x.dtype, self.feeder.size, element_shape=x.shape)
+            for x in tree.leaves(like)
+        ]
+
+        def body(i: tf.Tensor, healthy: tf.Tensor, chain: Any, draws: list) -> tuple:
+            chain, value, h = self.transition(chain, estimator_state, block, i)
+            healthy = all_finite((chain, value))
+            draw = tree.leaves(self.record(chain, value, h))
+            return i + 1, healthy, chain, [a.write(i, x) for a, x in zip(draws, draw)]
+
+        reached, healthy, chain, draws = tf.while_loop(
+            lambda i, healthy, *_: healthy & (i < last),
+            body,
+            (first, tf.constant(True), chain, draws),
+            parallel_iterations=1,
+        )
+        draws = tree.pack(like, [a.stack() for a in draws])
+        return reached, healthy, chain, self.shown(self.dynamics.position(chain)), draws
+
+    def run(
+        self,
+        n_iters: int,
+        collectors: Iterable[Collector] = (),
+        burn_in: int = 0,
+        thin: int = 1,
+        track: Mapping[str, Callable] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Go on by burn_in + n_iters iterations; every thin-th of the last n_iters is collected.
+
+        A call of the compiled program ends with its block, or after about CALL_SECONDS.
+        """
+        size, began = self.feeder.size, self.state.iteration
+        kept_from, end = began + burn_in, began + burn_in + n_iters
+        follow = compiled(tracker(track), self.jit) if track else None
+        pace, most, theta = 1, max(1, (end - began) // 10), None
+        try:
+            while self.state.iteration < end:
+                j, first = divmod(self.state.iteration, size)
+                last = min(first + pace, size, end - j * size)
+                arguments = self.state.chain, self.estimator_state, self.feeder.block(j, end)
+                clock = time.perf_counter()
+                reached, healthy, chain, now, draws = self.program(
+                    *arguments, tf.constant([first, last])
+                )
+                seconds = (time.perf_counter() - clock) / (last - first)
+                pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
+
+                stop = int(reached) - (not healthy)
+                low = max(first, kept_from - j * size)
+                low += -(j * size + low - kept_from + 1) % thin
+                if collectors:
+                    kept = cut(draws, slice(low, stop, thin))
+                    if follow:
+                        tracked = follow(draws["params"], tf.constant([low, stop, thin]))
+                        kept["track"] = cut(tracked, slice(low, stop, thin))
+                    for collector in collectors:
+                        collector.add((j * size + low - kept_from) // thin, kept)
+                if not healthy:
+                    raise self.diverged(chain, j * size + stop, arguments[-1].stepsize[stop])
+                self.state, theta = State(chain, j * size + stop), now
+                if progress:
+                    value = float(np.mean(draws["log_posterior"][stop - 1]))
+                    progress.update(self.state.iteration - began, value)
+        finally:
+            if theta is not None:
+                tree.map(assign, self.params, theta)
+
+    def diverged(self, chain: Any, iteration: int, stepsize: tf.Tensor) -> ChainDiverged:
+        """The error that says which parameter diverged, and when."""
+        names = tree.names(self.params)
+        bad = {
+            name
+            for part in chain
+            for name, x in zip(names, tree.leaves(part))
+            if not np.isfinite(x).all()
+        }
+        steps = dict(zip(names, stepsize.numpy()))
+        if not bad:
+            steps = {f"{h:.3g}" for h in steps.values()}
+            return ChainDiverged("the log posterior", iteration, " or ".join(sorted(steps)))
+        name = next(n for n in names if n in bad)
+        return ChainDiverged(f"the parameter {name!r}", iteration, f"{steps[name]:.3g}")
+
+
+def cut(nest: Any, span: slice) -> Any:
+    """Some entries along the first axis, as NumPy arrays."""
+    return tree.map(lambda x: x.numpy()[span], nest)
+
+
+def all_finite(nest: Any) -> tf.Tensor:
+    """Whether there is no NaN and no infinite value."""
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in tree.leaves(nest)])
+
+
+def assign(variable: tf.Variable, value: tf.Tensor) -> None:
+    """A third of the cost of `variable.assign`."""
+    tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
+def tracker(track: Mapping[str, Callable]) -> Callable:
+    """A function of all draws of a block that evaluates the test functions at every thin-th."""
+
+    def follow(params: Any, span: tf.Tensor) -> dict[str, Any]:
+        low, stop, thin = tf.unstack(span)
+
+        def evaluate(i: tf.Tensor) -> dict[str, Any]:
+            theta = tree.map(lambda x: x[i], params)
+            return {k: each_chain(fn, theta) for k, fn in track.items()}
+
+        like = evaluate(low)
+        size = tree.leaves(params)[0].shape[0]
+        values = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
+
+        def body(i: tf.Tensor, values: list) -> tuple:
+            return i + thin, [a.write(i, x) for a, x in zip(values, tree.leaves(evaluate(i)))]
+
+        _, values = tf.while_loop(lambda i, _: i < stop, body, (low, values), parallel_iterations=1)
+        return tree.pack(like, [a.stack() for a in values])
+
+    return follow
+
+
+def compiled(fn: Callable, jit: bool) -> Callable:
+    """Compile a function of tensors once: by XLA, or where XLA refuses by TensorFlow alone.
+
+    A flat list of arguments costs 35 µs a call, nested ones 105.
+    """
+    program = None
+
+    def call(*arguments: Any) -> Any:
+        nonlocal program, jit
+        leaves = tree.leaves(arguments)
+        if program is None:
+            program = trace(arguments, leaves)
+        try:
+            return program(*leaves)
+        except tf.errors.OpError as error:
+            if not jit:
+                raise
+            jit, program = False, trace(arguments, leaves, False)
+            result = program(*leaves)
+            warnings.warn(
+                f"XLA cannot compile {refused(error)}: this model runs without it, at about half "
+                "the speed",
+                stacklevel=2,
+            )
+            return result
+
+    def trace(arguments: Any, leaves: list, jit_compile: bool = jit) -> Callable:
+        return tf.function(
+            lambda *leaves: fn(*tree.pack(arguments, leaves)),
+            jit_compile=jit_compile,
+            autograph=False,
+        ).get_concrete_function(*leaves)
+
+    return call
+
+
+def refused(error: tf.errors.OpError) -> str:
+    """The operation that XLA's error is about."""
+    found = re.search(r"XLA_[CG]PU_JIT: (\w+)", str(error))
+    return f"the operation {found[1]}" if found else f"it ({str(error).splitlines()[0]})"

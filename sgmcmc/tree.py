@@ -1,0 +1,32 @@
+"""Small operations over parameters: dicts of arrays, which may be nested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+map = tf.nest.map_structure
+leaves = tf.nest.flatten
+pack = tf.nest.pack_sequence_as
+
+
+def names(nest: Any, prefix: str = "") -> list[str]:
+    """The path of each leaf, such as ``layer/weights``, in the order of `leaves`."""
+    if not isinstance(nest, dict):
+        return [prefix]
+    join = f"{prefix}/" if prefix else ""
+    return [path for key in sorted(nest) for path in names(nest[key], f"{join}{key}")]
+
+
+def size(nest: Any) -> int:
+    """How many numbers a nest holds."""
+    return sum(int(tf.size(x)) for x in leaves(nest))
+
+
+def split(flat: tf.Tensor, like: Any) -> Any:
+    """Cut (chains, total size) into the shapes of `like`, whose first axis is the chains."""
+    shapes = [x.shape for x in leaves(like)]
+    sizes = [shape[1:].num_elements() for shape in shapes]
+    parts = [flat] if len(sizes) == 1 else tf.split(flat, sizes, axis=-1)
+    return pack(like, [tf.reshape(part, shape) for part, shape in zip(parts, shapes)])
