@@ -1,0 +1,12 @@
+"""Fixtures that all tests share."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def seed():
+    """A fresh seed: tests must pass for any. It is shown where a test fails."""
+    value = int(np.random.SeedSequence().generate_state(1)[0])
+    print(f"seed = {value}")
+    return value

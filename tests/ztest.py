@@ -1,0 +1,38 @@
+"""Comparing simulation with exact answers: z-tests that say how often they err, and what they see.
+
+Each comparison is of a mean over independent chains with an exact value. It fails where they are
+more than ALARM standard errors apart, which chance alone does 4 times in ten million (Student's t
+with 250 degrees of freedom or more); with fewer than 200 comparisons in the suite, some test of it
+fails by chance less than once in ten thousand runs, whatever the seeds. A comparison whose
+standard error is too large to find a relative error of `detect` with probability .9987 fails as
+well: it proves nothing.
+"""
+
+import numpy as np
+
+ALARM = 5.2
+POWER = 3.0
+MIN_CHAINS = 250
+
+
+def z_score(per_chain, exact):
+    """How many standard errors the mean over chains is from the exact value."""
+    per_chain = np.asarray(per_chain, float)
+    assert per_chain.ndim == 1
+    assert len(per_chain) >= MIN_CHAINS, "too few chains for a z-test"
+    error = per_chain.std(ddof=1) / np.sqrt(len(per_chain))
+    return (per_chain.mean() - exact) / error, error
+
+
+def assert_mean(per_chain, exact, detect=0.03):
+    """The chains' values have this mean; a relative error of `detect` would have been found."""
+    z, error = z_score(per_chain, exact)
+    smallest = (ALARM + POWER) * error / abs(exact)
+    assert smallest <= detect, f"would only find errors above {smallest:.1%}, not {detect:.1%}"
+    assert abs(z) < ALARM, f"{np.mean(per_chain):.5g} is not {exact:.5g}: z = {z:.1f}"
+
+
+def assert_rejected(per_chain, exact):
+    """Negative control: the same test must see that this sampler is wrong."""
+    z, _ = z_score(per_chain, exact)
+    assert abs(z) > ALARM, f"a wrong sampler passes: z = {z:.1f}"
