@@ -6,8 +6,10 @@ import difflib
 import math
 import numbers
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import tensorflow as tf
 from . import tree
 
 SLICE_BYTES = 16 << 20
+DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\{\{.*|\s*\[Op:.*")
 
 
 # Arguments of one sampler, declared as fields of its dataclass
@@ -31,7 +34,7 @@ def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
     """A whole number."""
     wanted = "a positive whole number" if at_least else "a whole number, 0 or more"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be {wanted}, not {value!r}")
+        raise TypeError(f"{name} must be {wanted}, not {described(value)}")
     if value < at_least:
         raise ValueError(f"{name} must be {wanted}, not {value}")
     return int(value)
@@ -40,39 +43,41 @@ def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
 def boolean(name: str, value: Any, params: Any = None) -> bool:
     """True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, not {value!r}")
+        raise TypeError(f"{name} must be True or False, not {described(value)}")
     return bool(value)
 
 
 def number(
     name: str,
     value: Any,
+    also: str = "",
     above: float = -math.inf,
     at_least: float = -math.inf,
     at_most: float = math.inf,
 ) -> float:
-    """A finite number within bounds."""
+    """A finite number within bounds; `also` tells what else the argument may be."""
     low = f" above {above:g}" if above > -math.inf else ""
     low += f" of at least {at_least:g}" if at_least > -math.inf else ""
     high = f"{' and' if low else ''} at most {at_most:g}" if at_most < math.inf else ""
-    wanted = f"one finite number{low}{high}"
-    if not isinstance(value, (bool, str)) and np.ndim(value) == 0:
-        try:
-            value = float(value)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name} must be {wanted}, not {value!r}") from None
-    else:
-        shape = f"an array of shape {np.shape(value)}" if np.ndim(value) else repr(value)
-        raise (ValueError if np.ndim(value) else TypeError)(f"{name} must be {wanted}, not {shape}")
-    if not (math.isfinite(value) and above < value and at_least <= value <= at_most):
-        raise ValueError(f"{name} must be {wanted}, not {value:g}")
-    return value
+    wanted = f"a finite number{low}{high}"
+    is_array = isinstance(value, (list, tuple)) or np.ndim(value) > 0
+    if is_array or np.asarray(value).dtype.kind not in "iufO":
+        raise (ValueError if is_array else TypeError)(
+            f"{name} must be {wanted}{also}, not {described(value)}"
+        )
+    try:
+        x = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name} must be {wanted}{also}, not {described(value)}") from None
+    if not (math.isfinite(x) and above < x and at_least <= x <= at_most):
+        raise ValueError(f"{name} must be {wanted}, not {value}")
+    return x
 
 
-def by_parameter(name: str, value: Any, params: Any, check: Callable[[str, Any], Any]) -> Any:
+def by_parameter(name: str, value: Any, params: Any, check: Callable) -> Any:
     """A nest like `params` of checked values: one value serves all, a dict names each parameter."""
     if not isinstance(value, Mapping):
-        value = check(name, value)
+        value = check(name, value, " or a dict of them by parameter")
         return tree.map(lambda _: value, params)
     same_names(name, value, params)
     return {
@@ -92,7 +97,9 @@ def same_names(name: str, value: Mapping, params: Mapping) -> None:
             f"the parameters are {sorted(params)}"
         )
     if missing:
-        raise ValueError(f"{name} lacks an entry for the parameter {missing[0]!r}")
+        raise ValueError(
+            f"{name} lacks the parameter {missing[0]!r}: it must have all of {sorted(params)}"
+        )
 
 
 def nearest(name: Any, known: Any) -> str:
@@ -105,7 +112,7 @@ def per_parameter(**bounds: float) -> Callable:
     """The check of a constant: a number, or a dict of numbers by parameter."""
 
     def check(name: str, value: Any, params: Any) -> Any:
-        return by_parameter(name, value, params, lambda n, v: number(n, v, **bounds))
+        return by_parameter(name, value, params, partial(number, **bounds))
 
     return check
 
@@ -126,9 +133,9 @@ def optional_like_params(name: str, value: Any, params: Any) -> Any:
 def stepsize(value: Any, params: Any) -> Any:
     """A positive number or a schedule for each parameter."""
 
-    def check(name: str, value: Any) -> Any:
+    def check(name: str, value: Any, also: str = "") -> Any:
         if not callable(value):
-            return number(name, value, above=0)
+            return number(name, value, f" or a schedule{also}", above=0)
         scheduled(value, 0, name)
         return value
 
@@ -137,7 +144,12 @@ def stepsize(value: Any, params: Any) -> Any:
 
 def scheduled(schedule: Callable[[int], float], iteration: int, name: str = "stepsize") -> float:
     """The step size of a schedule at one iteration."""
-    return number(f"{name}({iteration})", schedule(iteration), above=0)
+    name = f"{name}({iteration})"
+    try:
+        value = schedule(iteration)
+    except Exception as error:
+        raise ValueError(f"{name} raised {summary(error)}") from error
+    return number(name, value, above=0)
 
 
 def seed(value: Any) -> int:
@@ -169,23 +181,23 @@ def function(name: str, value: Any, call: str) -> Callable:
 
 def dataset(value: Any, dtype: tf.DType) -> dict[str, np.ndarray]:
     """Arrays that share their first axis; those in memory are made contiguous and of one dtype."""
-    named("dataset", value, "arrays of data, such as {'X': X, 'y': y}")
+    named("dataset", value, "arrays, such as {'X': X, 'y': y}")
     arrays = {k: array(f"dataset[{k!r}]", v) for k, v in value.items()}
     for name, x in arrays.items():
         if x.ndim == 0:
-            raise ValueError(f"dataset[{name!r}] must have the rows as its first axis; it is {x!r}")
+            raise ValueError(
+                f"dataset[{name!r}] must be an array whose first axis is the rows, not {x}"
+            )
     lengths = {k: len(x) for k, x in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the arrays of dataset must have equally many rows, not {lengths}")
-    if 0 in lengths.values():
-        raise ValueError(f"dataset is empty: {next(iter(lengths))!r} has no rows")
     for name, x in arrays.items():
         if isinstance(x, np.memmap):
             continue
-        wanted = dtype.as_numpy_dtype if x.dtype.kind == "f" else x.dtype.newbyteorder("=")
-        arrays[name] = np.ascontiguousarray(x, wanted)
         if x.dtype.kind == "f":
-            finite(f"dataset[{name!r}]", arrays[name])
+            arrays[name] = cast(f"dataset[{name!r}]", x, dtype.as_numpy_dtype, copy=False)
+        else:
+            arrays[name] = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
     return arrays
 
 
@@ -197,11 +209,7 @@ def params(value: Any, dtype: tf.DType) -> dict:
         if isinstance(value, Mapping):
             named(name, value, "starting values")
             return {k: start(f"{name}[{k!r}]", v) for k, v in value.items()}
-        x = array(name, value)
-        if x.size == 0:
-            raise ValueError(f"{name} is empty: its shape is {x.shape}")
-        finite(name, x.astype(dtype.as_numpy_dtype))
-        return x.astype(dtype.as_numpy_dtype)
+        return cast(name, array(name, value), dtype.as_numpy_dtype)
 
     return {k: start(f"params[{k!r}]", v) for k, v in value.items()}
 
@@ -212,8 +220,7 @@ def like_params(name: str, value: Any, params: Any, leading: tuple[int, ...]) ->
         x, wanted = array(name, value), (*leading, *params.shape)
         if x.shape != wanted:
             raise ValueError(f"{name} must have shape {wanted}, not {x.shape}")
-        finite(name, x)
-        return x.astype(params.dtype)
+        return cast(name, x, params.dtype)
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict in the form of params, not {described(value)}")
     same_names(name, value, params)
@@ -222,16 +229,22 @@ def like_params(name: str, value: Any, params: Any, leading: tuple[int, ...]) ->
 
 def minibatch_size(value: Any, N: int) -> int:
     """How many rows a minibatch has."""
-    size = number("minibatch_size", value, above=0)
     wanted = f"a whole number of rows from 1 to N = {N}, or a proportion below 1"
+    try:
+        size = number("minibatch_size", value, above=0)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"minibatch_size must be {wanted}, not {described(value)}") from None
     if size < 1:
         if round(size * N) == 0:
             raise ValueError(
-                f"minibatch_size={value} of N = {N} rows rounds to 0 rows: give {wanted}"
+                f"minibatch_size = {value} of N = {N} rows rounds to 0 rows: it must be a larger "
+                "proportion, or a whole number of rows"
             )
         return round(size * N)
     if size == 1 and not isinstance(value, numbers.Integral):
-        raise ValueError(f"minibatch_size=1.0 is ambiguous: give 1 for one row, or {N} for all")
+        raise ValueError(
+            f"minibatch_size = {value} is ambiguous: it must be 1 for one row, or {N} for all"
+        )
     if size != int(size) or size > N:
         raise ValueError(f"minibatch_size must be {wanted}, not {value}")
     return int(size)
@@ -242,9 +255,9 @@ def keep(value: Any, params: Any) -> list[str]:
     if value is None:
         return list(params)
     if isinstance(value, str) or not isinstance(value, (list, tuple, set)):
-        raise TypeError(f"keep must be a list of names of parameters, not {value!r}")
+        raise TypeError(f"keep must be a list of names of parameters, not {described(value)}")
     for name in value:
-        if name not in params:
+        if name not in list(params):
             raise ValueError(
                 f"keep names {name!r}, which is no parameter{nearest(name, params)}; "
                 f"the parameters are {sorted(params)}"
@@ -263,13 +276,17 @@ def track(value: Any, params: Any) -> dict[str, Callable]:
         if name in params:
             raise ValueError(f"track names {name!r}, which is a parameter: choose another name")
         function(f"track[{name!r}]", fn, "of params")
-        result = called(f"track[{name!r}]", fn, tensors(params))
+        arguments = tensors((params,))
+        result = called(f"track[{name!r}]", fn, *arguments)
         try:
-            tf.convert_to_tensor(result)
+            known = tf.convert_to_tensor(result).dtype != tf.string
         except (TypeError, ValueError):
+            known = False
+        if not known:
             raise TypeError(
                 f"track[{name!r}] must return a number or an array, not {described(result)}"
-            ) from None
+            )
+        traced(f"track[{name!r}]", fn, *arguments)
     return dict(value)
 
 
@@ -278,7 +295,7 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> None:
     whole("n_iters", n_iters)
     whole("burn_in", burn_in, at_least=0)
     if whole("thin", thin) > n_iters:
-        raise ValueError(f"thin={thin} keeps no draw of n_iters={n_iters}: it must be at most that")
+        raise ValueError(f"thin must be at most n_iters = {n_iters}, not {thin}")
 
 
 def folder(value: Any) -> Path | None:
@@ -289,7 +306,8 @@ def folder(value: Any) -> Path | None:
         raise TypeError(f"out must be the path of a folder, not {described(value)}")
     path = Path(value)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"out must be a new or an empty folder; {str(path)!r} is not empty")
+        wrong = "is not empty" if path.is_dir() else "is a file"
+        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
     return path
 
 
@@ -312,23 +330,30 @@ def model(
             value = called(name, fn, *arguments)
         one_number(name, value)
         gradient = tree.leaves(tape.gradient(value, arguments[0])) if tf.is_tensor(value) else []
-        connected |= {path for path, g in zip(tree.names(params), gradient) if g is not None}
+        for path, g in zip(tree.names(params), gradient):
+            if g is not None:
+                connected.add(path)
+                if not np.isfinite(tf.convert_to_tensor(g)).all():
+                    raise ValueError(
+                        f"the gradient of {name} by {path!r} is not finite at the start: choose "
+                        "params where it is"
+                    )
         traced(name, fn, *arguments)
     for path in tree.names(params):
         if path not in connected:
-            both = " and ".join(parts)
+            neither = (
+                "neither log_lik nor log_prior depends" if log_prior else "log_lik does not depend"
+            )
             raise ValueError(
-                f"params: {both} {'do' if log_prior else 'does'} not depend on {path!r} (or not "
-                "differentiably), so it would walk at random: use it, or leave it out"
+                f"{neither} on the parameter {path!r} (or not differentiably), so it would walk at "
+                "random: use it, or leave it out of params"
             )
 
 
 def one_number(name: str, value: Any) -> None:
     """The value of a log density."""
     if value is None:
-        raise ValueError(
-            f"{name} returned None: it must return its log density (is a return lost?)"
-        )
+        raise ValueError(f"{name} must return one number, not None: is a `return` missing?")
     try:
         value = tf.convert_to_tensor(value)
     except (TypeError, ValueError):
@@ -337,8 +362,8 @@ def one_number(name: str, value: Any) -> None:
         raise TypeError(f"{name} must return a floating-point number, not {value.dtype.name}")
     if value.shape.rank:
         raise ValueError(
-            f"{name} must return one number, but its shape is {tuple(value.shape)}: sum it, as in "
-            "tf.reduce_sum(...)"
+            f"{name} must return one number, not an array of shape {tuple(value.shape)}: sum it, "
+            "as in tf.reduce_sum(...)"
         )
     if not np.isfinite(value.numpy()):
         raise ValueError(
@@ -356,27 +381,34 @@ def called(name: str, fn: Callable, *arguments: Any) -> Any:
 
 def traced(name: str, fn: Callable, *arguments: Any) -> None:
     """What works on values must work in compiled code as well."""
-    try:
-        tf.function(fn, autograph=False).get_concrete_function(*arguments)
-    except Exception as error:
+    errors = []
+
+    def attempt(*arguments: Any) -> None:
+        try:
+            fn(*arguments)
+        except Exception as error:  # kept from TensorFlow, which would put its own frames on top
+            errors.append(error)
+
+    tf.function(attempt, autograph=False).get_concrete_function(*arguments)
+    if errors:
         raise ValueError(
-            f"{name} cannot be compiled: {summary(error)}. It must be made of TensorFlow "
-            "operations (tf.where and tf.cond instead of if, no .numpy(), no NumPy functions of "
-            "parameters)"
-        ) from error
+            f"{name} works on values but not in compiled code: {summary(errors[0]).split('. ')[0]}."
+            " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
+            ".numpy(), no NumPy functions of parameters)"
+        ) from errors[0]
 
 
 def dtype_hint(fn: Callable, arguments: Any) -> str:
-    """What to do where the function runs in double precision only."""
-    is_single = any(x.dtype == tf.float32 for x in tree.leaves(arguments))
-    double = tree.map(lambda x: tf.cast(x, tf.float64) if x.dtype == tf.float32 else x, arguments)
+    """What to do where the function runs in the other precision only."""
+    mine = next(x.dtype for x in tree.leaves(arguments) if x.dtype.is_floating)
+    other = tf.float64 if mine == tf.float32 else tf.float32
     try:
-        fn(*double)
+        fn(*tree.map(lambda x: tf.cast(x, other) if x.dtype == mine else x, arguments))
     except Exception:
         return ""
-    return is_single * (
-        ". It mixes float64 constants with float32 parameters and data: make them float32 "
-        "(np.float32(c), tf.constant(c, tf.float32)), or pass dtype='float64'"
+    return (
+        f". It mixes {other.name} constants with {mine.name} parameters and data: make them "
+        f"{mine.name}, as in tf.constant(c, tf.{mine.name}), or pass dtype={other.name!r}"
     )
 
 
@@ -385,13 +417,18 @@ def dtype_hint(fn: Callable, arguments: Any) -> str:
 
 def summary(error: Exception) -> str:
     """An error in one line, without TensorFlow's decorations."""
-    text = str(error).strip().split("\n")[0].split("}} ")[-1].split(" [Op:")[0]
-    return f"{type(error).__name__}: {text}"
+    lines = DECORATIONS.sub("", str(error)).strip().split("\n")
+    text = lines[-1 if lines[0] in ("in user code:", "Graph execution error:") else 0].strip()
+    kind = type(error).__name__
+    return f"{kind}: {text.removeprefix(f'{kind}: ')}".removesuffix(": ")
 
 
 def described(value: Any) -> str:
     """What came instead of what was wanted."""
-    return "None" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+    if getattr(value, "shape", ()):
+        return f"{type(value).__name__} of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
 # Arrays
@@ -415,12 +452,18 @@ def array(name: str, value: Any) -> np.ndarray:
     else:
         try:
             x = np.asarray(value)
-        except ValueError as error:
-            raise ValueError(f"{name} cannot be made an array: {error}") from None
+        except ValueError:
+            raise ValueError(f"{name} must be an array, not lists of unequal lengths") from None
     if x.dtype.kind not in "biuf":
+        cures = {"U": "text: code it as integers", "S": "bytes: code them as integers"}
+        came = described(value) if x.ndim == 0 else f"{x.dtype.name} values"
         raise TypeError(
-            f"{name} must hold numbers or booleans, not {x.dtype}: code text as integers first"
+            f"{name} must hold real numbers or booleans, not {cures.get(x.dtype.kind, came)}"
         )
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must not have masked values: fill them, or remove their rows")
+    if x.size == 0:
+        raise ValueError(f"{name} must not be empty, but its shape is {x.shape}")
     return x
 
 
@@ -429,18 +472,34 @@ def tensors(nest: Any) -> Any:
     return tree.map(tf.convert_to_tensor, nest)
 
 
-def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None) -> None:
-    """No NaN, no infinite value; `rows` are the numbers of the rows, where not 0, 1, ..."""
-    if x.ndim == 0:
-        if not np.isfinite(x):
-            raise ValueError(f"{name} is {x}: it must be finite")
-        return
+def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
+    """Finite numbers of this type, in one piece of memory."""
+    with np.errstate(over="ignore"):
+        result = x.astype(dtype, order="C", copy=copy)
+    finite(name, result, given=x)
+    return result
+
+
+def finite(
+    name: str, x: np.ndarray, rows: np.ndarray | None = None, given: np.ndarray | None = None
+) -> None:
+    """No NaN, no infinite value; `rows` are the numbers of the rows, where not 0, 1, ...
+
+    `given` are the numbers before they were converted, where they may have been too large for it.
+    """
+    is_scalar, x = x.ndim == 0, np.atleast_1d(x)
+    given = x if given is None else np.atleast_1d(given)
     count = max(1, SLICE_BYTES // max(1, x[:1].nbytes))
     for start in range(0, len(x), count):
         good = np.isfinite(x[start : start + count])
         if not good.all():
             bad = np.argwhere(~good)[0]
             bad[0] += start
-            value = x[tuple(bad)]
+            value = given[tuple(bad)]
             row = bad[0] if rows is None else rows.reshape(-1)[bad[0]]
-            raise ValueError(f"{name} has {value} in row {row}: remove or replace such rows")
+            found = f"{name} is {value}" if is_scalar else f"{name} has {value} in row {row}"
+            if np.isfinite(value):
+                raise ValueError(
+                    f"{found}, too large for {x.dtype}: rescale it, or pass dtype='float64'"
+                )
+            raise ValueError(f"{found}: every value must be finite")

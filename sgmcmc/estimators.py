@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,17 @@ class Evaluation(NamedTuple):
     gradient: Any
 
 
-class Posterior(NamedTuple):
+@dataclass(frozen=True)
+class Posterior:
     """The user's model: a sum over rows of data, and a prior that is known exactly."""
 
     data: Callable[[Any, dict[str, tf.Tensor]], Evaluation]
     prior: Callable[[Any], Evaluation] | None
+
+    @cached_property
+    def compiled_data(self) -> Callable:
+        """`data` as a TensorFlow function, traced once for each shape of its arguments."""
+        return tf.function(self.data, autograph=False).get_concrete_function
 
 
 def posterior(log_lik: Callable, log_prior: Callable | None) -> Posterior:
@@ -70,12 +77,12 @@ def with_prior(model: Posterior, theta: Any, data: Evaluation) -> Evaluation:
 
 def on_all_data(model: Posterior) -> Callable[[Any, Source], Evaluation]:
     """The log likelihood of a whole data set: compiled for a piece of it, summed in float64."""
-    piece = tf.function(model.data, autograph=False)
 
     def evaluate(params: Any, source: Source) -> Evaluation:
         total = None
         for rows in source.pieces():
-            part = tree.map(lambda x: x.numpy().astype(np.float64), piece(params, rows))
+            part = model.compiled_data(params, rows)(params, rows)
+            part = tree.map(lambda x: x.numpy().astype(np.float64), part)
             total = part if total is None else tree.map(np.add, total, part)
         return total
 

@@ -121,7 +121,7 @@ def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
         entries[f.name] = f"{f.name} : {kind}, {default}\n" + textwrap.indent(
             textwrap.fill(f.metadata["doc"], 92), "    "
         )
-    what, equation = inspect.getdoc(dynamics).split("\n", 1)
+    what, _, equation = inspect.getdoc(dynamics).partition("\n")
     title = what.rstrip(".") + estimator.suffix
     if has_run:
         ending = "\n\n".join(section(run, s) for s in ("Returns", "Raises"))

@@ -32,6 +32,13 @@ def assert_mean(per_chain, exact, detect=0.03):
     assert abs(z) < ALARM, f"{np.mean(per_chain):.5g} is not {exact:.5g}: z = {z:.1f}"
 
 
+def assert_normal(draws, variance, detect=0.03):
+    """Draws (chains, ...) are from N(0, variance): a tenth, a half and nine tenths lie below ..."""
+    for z, share in ((-1.2815516, 0.1), (0.0, 0.5), (1.2815516, 0.9)):
+        below = (draws < z * np.sqrt(variance)).mean(axis=tuple(range(1, draws.ndim)))
+        assert_mean(below, share, detect)
+
+
 def assert_rejected(per_chain, exact):
     """Negative control: the same test must see that this sampler is wrong."""
     z, _ = z_score(per_chain, exact)

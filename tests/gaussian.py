@@ -1,0 +1,102 @@
+"""Gaussian targets with gradient noise of known size, several of them in one model.
+
+Of each parameter, the target has precision λ, and a minibatch of n out of N rows gives the gradient
+noise of variance σ² in each coordinate: rows x_i have mean 0 and the likelihood −λ(θ − x_i)²/2N,
+so that σ² = λ² (N − n) / (nN) · S², with S² the variance of the rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+CHAINS = 512
+
+
+class Case(NamedTuple):
+    """One target, and the tuning constants of the sampler on it."""
+
+    lam: float
+    eps: float
+    sigma: float
+    alpha: float = 0.1
+    size: int = 1
+
+
+def run(sampler, cases, *, N=40, n=10, n_iters=4000, burn_in=500, seed, **options):
+    """Draws of all cases at once; the gradient noise is theirs for this N and n."""
+    rng = np.random.default_rng(0)
+    dataset = {}
+    for name, case in cases.items():
+        x = rng.normal(size=(N, case.size))
+        x = (x - x.mean(0)) / x.std(0, ddof=1)
+        dataset[name] = x * case.sigma / case.lam * np.sqrt(n * N / max(N - n, 1))
+
+    def log_lik(params, data):
+        return tf.add_n(
+            [
+                -case.lam / (2 * N) * tf.reduce_sum((params[name] - data[name]) ** 2)
+                for name, case in cases.items()
+            ]
+        )
+
+    return sampler(
+        log_lik,
+        dataset,
+        {name: np.zeros(case.size) for name, case in cases.items()},
+        {name: case.eps for name, case in cases.items()},
+        minibatch_size=n,
+        n_iters=n_iters,
+        burn_in=burn_in,
+        n_chains=CHAINS,
+        seed=seed,
+        verbose=False,
+        **options,
+    )
+
+
+def mean_squares(draws):
+    """The mean square of each chain's draws: one number a chain."""
+    return np.mean(draws.astype(float) ** 2, axis=tuple(range(1, draws.ndim)))
+
+
+def sgld_variance(case):
+    """Stationary variance of SGLD."""
+    return (1 + case.eps * case.sigma**2 / 4) / (case.lam * (1 - case.eps * case.lam / 4))
+
+
+def sghmc_variance(case):
+    """Stationary variance of SGHMC whose momentum is carried over."""
+    q = 2 * case.alpha * case.eps + (case.eps * case.sigma) ** 2
+    el = case.eps * case.lam
+    return (2 - case.alpha) * q / (case.alpha * el * (4 - 2 * case.alpha - el))
+
+
+def sghmc_temperature(case):
+    """Var ν / ε of the same."""
+    q = 2 * case.alpha * case.eps + (case.eps * case.sigma) ** 2
+    return 2 * q / (case.alpha * (4 - 2 * case.alpha - case.eps * case.lam)) / case.eps
+
+
+def resampled_variance(case, L):
+    """Stationary variance of SGHMC with fresh momentum before each L steps, by recursion."""
+    kick = np.array(
+        [[1 - case.eps * case.lam, 1 - case.alpha], [-case.eps * case.lam, 1 - case.alpha]]
+    )
+    q = 2 * case.alpha * case.eps + (case.eps * case.sigma) ** 2
+    variance = 1 / case.lam
+    for _ in range(100_000):
+        S = np.diag([variance, case.eps])
+        for _ in range(L):
+            S = kick @ S @ kick.T + q
+        if abs(S[0, 0] - variance) < 1e-12 * variance:
+            break
+        variance = S[0, 0]
+    return variance
+
+
+def sgnht_friction(case, a):
+    """Mean friction ξ of SGNHT on many coordinates, where Var θ = (1 − ξ/2)/λ."""
+    q = 2 * a * case.eps + (case.eps * case.sigma) ** 2
+    b = 4 - case.eps * case.lam
+    return (b - np.sqrt(b**2 - 16 * q / case.eps)) / 4
