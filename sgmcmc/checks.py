@@ -290,16 +290,16 @@ def track(value: Any, params: Any) -> dict[str, Callable]:
     return dict(value)
 
 
-def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> None:
+def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
     """How long to run, and which draws to keep."""
-    whole("n_iters", n_iters)
-    whole("burn_in", burn_in, at_least=0)
+    n_iters, burn_in = whole("n_iters", n_iters), whole("burn_in", burn_in, at_least=0)
     if whole("thin", thin) > n_iters:
         raise ValueError(f"thin must be at most n_iters = {n_iters}, not {thin}")
+    return n_iters, burn_in, int(thin)
 
 
 def folder(value: Any) -> Path | None:
-    """A folder that holds nothing yet."""
+    """A folder that holds nothing yet, made if need be."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):
@@ -308,6 +308,10 @@ def folder(value: Any) -> Path | None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         wrong = "is not empty" if path.is_dir() else "is a file"
         raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"out must be a folder that can be made: {error}") from None
     return path
 
 
@@ -443,6 +447,10 @@ def named(name: str, value: Any, wanted: str) -> None:
     for key in value:
         if not isinstance(key, str):
             raise TypeError(f"{name} must have strings as names, not {key!r}")
+        if "/" in key:
+            raise ValueError(
+                f"{name} must not have '/' in its names, which parts those of nests: {key!r}"
+            )
 
 
 def array(name: str, value: Any) -> np.ndarray:
@@ -483,9 +491,10 @@ def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
 def finite(
     name: str, x: np.ndarray, rows: np.ndarray | None = None, given: np.ndarray | None = None
 ) -> None:
-    """No NaN, no infinite value; `rows` are the numbers of the rows, where not 0, 1, ...
+    """No NaN, no infinite value.
 
-    `given` are the numbers before they were converted, where they may have been too large for it.
+    `given` are the numbers before they were converted, where they may have been too large for it;
+    `rows` the numbers of its rows that are in x, where those are not all.
     """
     is_scalar, x = x.ndim == 0, np.atleast_1d(x)
     given = x if given is None else np.atleast_1d(given)
@@ -495,8 +504,8 @@ def finite(
         if not good.all():
             bad = np.argwhere(~good)[0]
             bad[0] += start
+            row = bad[0] = bad[0] if rows is None else rows[bad[0]]
             value = given[tuple(bad)]
-            row = bad[0] if rows is None else rows.reshape(-1)[bad[0]]
             found = f"{name} is {value}" if is_scalar else f"{name} has {value} in row {row}"
             if np.isfinite(value):
                 raise ValueError(

@@ -42,9 +42,8 @@ class Memory:
             shape = (self.n_chains, *shape)
         if self.folder is None:
             return np.empty(shape, x.dtype)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = name.split("/", 1)[-1] if name.startswith(("params/", "track/")) else name
-        path = self.folder / f"{file.replace('/', '.')}.npy"
+        path = self.folder / f"{name}.npy"
+        path.parent.mkdir(exist_ok=True, parents=True)
         return np.lib.format.open_memmap(path, "w+", x.dtype, shape)
 
     def result(self) -> dict[str, Any]:

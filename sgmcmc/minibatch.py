@@ -102,22 +102,29 @@ class Source:
     def gather(self, index: np.ndarray, out: dict[str, np.ndarray]) -> None:
         """Write the rows of these numbers to `out`."""
         for name, array in self.arrays.items():
-            if array.dtype == out[name].dtype:
-                np.take(array, index, axis=0, out=out[name], mode="clip")
+            to = out[name]
+            if array.dtype == to.dtype:
+                np.take(array, index, axis=0, out=to, mode="clip")
             else:
-                out[name][...] = array[index]
-            if isinstance(array, np.memmap) and array.dtype.kind == "f":
-                checks.finite(f"dataset[{name!r}]", out[name].reshape(-1, *array.shape[1:]), index)
+                with np.errstate(over="ignore"):
+                    to[...] = array[index]
+            self.check(name, to.reshape(-1, *array.shape[1:]), index.reshape(-1))
 
     def rows(self, start: int, stop: int) -> dict[str, tf.Tensor]:
         """Consecutive rows."""
         out = {}
         for name, array in self.arrays.items():
-            part = array[start:stop]
-            if isinstance(array, np.memmap) and array.dtype.kind == "f":
-                checks.finite(f"dataset[{name!r}]", part, np.arange(start, stop))
-            out[name] = tf.convert_to_tensor(np.asarray(part, self.dtypes[name]))
+            with np.errstate(over="ignore"):
+                part = array[start:stop].astype(self.dtypes[name], copy=False)
+            self.check(name, part, np.arange(start, stop))
+            out[name] = tf.convert_to_tensor(part)
         return out
+
+    def check(self, name: str, rows: np.ndarray, index: np.ndarray) -> None:
+        """Search rows that were read from the disk for NaN and infinite values."""
+        array = self.arrays[name]
+        if isinstance(array, np.memmap) and array.dtype.kind == "f":
+            checks.finite(f"dataset[{name!r}]", rows, index, array)
 
     def pieces(self, nbytes: int = BLOCK_BYTES) -> Iterator[dict[str, tf.Tensor]]:
         """All rows, in pieces of bounded size."""

@@ -94,7 +94,7 @@ def setup(
     h = checks.stepsize(stepsize, params)
     dynamics, estimator = checked(dynamics, params), checked(estimator, params)
     if n_chains is not None:
-        checks.whole("n_chains", n_chains)
+        n_chains = checks.whole("n_chains", n_chains)
     if starts is not None:
         if n_chains is None:
             raise ValueError("starts needs n_chains: how many chains are there?")
@@ -174,8 +174,8 @@ def run(
     keep : list of str, optional
         The parameters whose draws are kept; `[]` for none. All by default.
     out : path, optional
-        An empty or new folder: the draws go to files there (`np.load(..., mmap_mode="r")`), and
-        not to memory.
+        An empty or new folder: the draws go to files there and not to memory, that of `beta` to
+        `params/beta.npy`, for `np.load(..., mmap_mode="r")`.
     verbose : bool
         Show progress, on the standard error stream.
 
@@ -194,7 +194,9 @@ def run(
     here = get_params(sampler)
     if sampler.n_chains:
         here = tree.map(lambda x: x[0], here)
-    track, keep, out = run_arguments(here, n_iters, burn_in, thin, track, keep, out, verbose)
+    n_iters, burn_in, thin, track, keep, out, verbose = run_arguments(
+        here, n_iters, burn_in, thin, track, keep, out, verbose
+    )
     memory = Memory(n_iters // thin, keep, sampler.n_chains, out)
     settings = {**sampler.settings, "n_iters": n_iters, "burn_in": burn_in, "thin": thin}
 
@@ -221,11 +223,15 @@ def run_arguments(
     keep: Any,
     out: Any,
     verbose: Any,
-) -> tuple[dict[str, Callable], list[str], Path | None]:
+) -> tuple:
     """Check the arguments of a run, and fill in those left out."""
-    checks.run_lengths(n_iters, burn_in, thin)
-    checks.boolean("verbose", verbose)
-    return checks.track(track, params), checks.keep(keep, params), checks.folder(out)
+    return (
+        *checks.run_lengths(n_iters, burn_in, thin),
+        checks.track(track, params),
+        checks.keep(keep, params),
+        checks.folder(out),
+        checks.boolean("verbose", verbose),
+    )
 
 
 def step(sampler: Sampler, n: int = 1) -> None:

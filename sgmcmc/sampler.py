@@ -82,6 +82,7 @@ class Sampler:
         self.state = State(chain, 0)
         self.params = tree.map(tf.Variable, self.shown(theta))
         self.program = compiled(self.advance, jit)
+        self.followed: tuple[Mapping | None, Callable | None] = None, None
 
     @staticmethod
     def per_parameter(theta: Any, h: Iterable) -> Any:
@@ -159,7 +160,9 @@ class Sampler:
         """
         size, began = self.feeder.size, self.state.iteration
         kept_from, end = began + burn_in, began + burn_in + n_iters
-        follow = compiled(tracker(track), self.jit) if track else None
+        if track and track != self.followed[0]:
+            self.followed = track, compiled(tracker(track), self.jit)
+        follow = self.followed[1] if track else None
         pace, most, theta = 1, max(1, (end - began) // 10), None
         try:
             while self.state.iteration < end:
@@ -231,11 +234,11 @@ def tracker(track: Mapping[str, Callable]) -> Callable:
     def follow(params: Any, span: tf.Tensor) -> dict[str, Any]:
         low, stop, thin = tf.unstack(span)
 
-        def evaluate(i: tf.Tensor) -> dict[str, Any]:
+        def evaluate(i: tf.Tensor | int) -> dict[str, Any]:
             theta = tree.map(lambda x: x[i], params)
             return {k: each_chain(fn, theta) for k, fn in track.items()}
 
-        like = evaluate(low)
+        like = evaluate(0)  # at a fixed draw: XLA would compile anew for every value of `low`
         size = tree.leaves(params)[0].shape[0]
         values = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
 

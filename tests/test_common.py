@@ -1,0 +1,240 @@
+"""What holds of every sampler in the table, the next one to be written among them."""
+
+import gc
+import pickle
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc import minibatch, tree
+from sgmcmc.signatures import SAMPLERS
+
+N, D = 400, 3
+TUNING = {"n_iters_opt": 200}
+STEPSIZE = {"sgld": 1e-3, "sghmc": 1e-4, "sgnht": 1e-5}
+
+
+def model():
+    """A regression with a nest of parameters of several ranks, and data of several types."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D))
+    dataset = {
+        "X": X,
+        "y": X @ rng.normal(size=(D, 2)) + rng.normal(size=(N, 2)),
+        "group": rng.integers(0, 4, N),
+        "used": rng.random(N) < 0.9,
+    }
+    params = {"weights": {"matrix": np.zeros((D, 2)), "table": np.zeros(4)}, "bias": 0.1}
+
+    def log_lik(params, data):
+        fit = data["X"] @ params["weights"]["matrix"] + params["bias"]
+        fit += tf.gather(params["weights"]["table"], data["group"])[:, None]
+        error = tf.reduce_sum((data["y"] - fit) ** 2, axis=1)
+        return -tf.reduce_sum(tf.where(data["used"], error, 0)) / 2
+
+    def log_prior(params):
+        return -tf.add_n([tf.reduce_sum(x**2) for x in tf.nest.flatten(params)]) / 20
+
+    return {
+        "log_lik": log_lik,
+        "log_prior": log_prior,
+        "dataset": dataset,
+        "params": params,
+        "minibatch_size": 20,
+        "verbose": False,
+    }
+
+
+@pytest.fixture(params=SAMPLERS)
+def name(request):
+    return request.param
+
+
+def arguments(name, **more):
+    known = {k: v for k, v in TUNING.items() if k in sampler_arguments(name)}
+    stepsize = next(h for prefix, h in STEPSIZE.items() if name.startswith(prefix))
+    return {**model(), "stepsize": stepsize, "seed": 1, **known, **more}
+
+
+def sampler_arguments(name):
+    return SAMPLERS[name].__signature__.parameters
+
+
+def sample(name, **more):
+    return SAMPLERS[name](**arguments(name, **more))
+
+
+def setup(name, **more):
+    return getattr(sgmcmc, f"{name}_setup")(**arguments(name, **more))
+
+
+def same(a, b):
+    return all(
+        np.array_equal(x, y)
+        for x, y in zip(tree.leaves(dict(a)), tree.leaves(dict(b)), strict=True)
+    )
+
+
+def joined(*draws, axis=0):
+    return tree.map(lambda *x: np.concatenate(x, axis), *(dict(d) for d in draws))
+
+
+@pytest.mark.parametrize("n_chains", [None, 3])
+def test_steps_runs_and_blocks_give_one_chain(name, n_chains, monkeypatch):
+    whole = sample(name, n_iters=1000, n_chains=n_chains)
+
+    stepped, seen = setup(name, n_chains=n_chains), []
+    for _ in range(1000):
+        sgmcmc.step(stepped)
+        seen.append(sgmcmc.get_params(stepped))
+    assert same(whole, tree.map(lambda *x: np.stack(x, 1 if n_chains else 0), *seen))
+
+    split = setup(name, n_chains=n_chains)
+    first = sgmcmc.run(split, 337, verbose=False)
+    second = sgmcmc.run(split, 663, verbose=False)
+    assert same(whole, joined(first, second, axis=1 if n_chains else 0))
+
+    monkeypatch.setattr(minibatch, "BLOCK_MAX", 37)
+    assert same(whole, sample(name, n_iters=1000, n_chains=n_chains))
+
+
+def test_with_and_without_xla_to_rounding(name):
+    with_xla, without = sample(name, n_iters=300), sample(name, n_iters=300, jit=False)
+    for x, y in zip(tree.leaves(dict(with_xla)), tree.leaves(dict(without))):
+        np.testing.assert_allclose(x, y, atol=2e-4)
+
+
+def test_what_is_kept_does_not_change_the_chain(name):
+    whole = sample(name, n_iters=600)
+    part = sample(
+        name,
+        n_iters=500,
+        burn_in=100,
+        thin=7,
+        keep=["bias"],
+        track={"double": lambda params: 2 * params["bias"]},
+    )
+    assert list(part) == ["bias", "double"]
+    np.testing.assert_array_equal(part["bias"], whole["bias"][106::7])
+    np.testing.assert_array_equal(part["double"], 2 * part["bias"])
+    np.testing.assert_array_equal(part.stats["log_posterior"], whole.stats["log_posterior"][106::7])
+
+
+def test_a_seed_fixes_all_and_another_changes_all(name):
+    first = sample(name, n_iters=50)
+    assert same(first, sample(name, n_iters=50))
+    other = sample(name, n_iters=50, seed=2)
+    for x, y in zip(tree.leaves(dict(first)), tree.leaves(dict(other))):
+        assert (x != y).all()
+    unseeded = sample(name, n_iters=50, seed=None)
+    assert same(unseeded, sample(name, n_iters=50, seed=unseeded.settings["seed"]))
+
+
+def test_draws_have_the_form_of_the_parameters(name):
+    draws = sample(name, n_iters=20)
+    assert draws["weights"]["matrix"].shape == (20, D, 2)
+    assert draws["weights"]["table"].shape == (20, 4)
+    assert draws["bias"].shape == (20,)
+    assert draws.stats["log_posterior"].shape == (20,)
+    chains = sample(name, n_iters=20, n_chains=2)
+    assert chains["weights"]["matrix"].shape == (2, 20, D, 2)
+    assert chains["bias"].shape == (2, 20)
+    for trace in tree.leaves(chains.stats):
+        assert trace.shape == (2, 20)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_types(name, dtype):
+    draws = sample(name, n_iters=20, dtype=dtype)
+    assert all(x.dtype == dtype for x in tree.leaves([dict(draws), draws.stats]))
+
+
+def test_chains_are_different_and_each_is_what_it_is_alone(name):
+    three = sample(name, n_iters=100, n_chains=3)
+    assert (three["bias"][0] != three["bias"][1]).all()
+    alone = sample(name, n_iters=100, n_chains=1)
+    np.testing.assert_allclose(three["bias"][:1], alone["bias"], atol=1e-4)
+    np.testing.assert_array_equal(alone["bias"][0], sample(name, n_iters=100)["bias"])
+
+
+def test_chains_start_where_told(name):
+    starts = tree.map(
+        lambda x: np.arange(4.0).reshape(4, *[1] * np.ndim(x)) + np.zeros(np.shape(x)),
+        model()["params"],
+    )
+    sampler = setup(name, n_chains=4, starts=starts)
+    np.testing.assert_array_equal(sgmcmc.get_params(sampler)["bias"], np.arange(4.0))
+    sgmcmc.run(sampler, 5, verbose=False)
+
+
+def test_the_compiled_step_is_pure(name):
+    sampler = setup(name)
+    before = sampler.state
+    block = sampler.feeder.block(0, 1)
+    inputs = before.chain, sampler.estimator_state, block, tf.constant([0, 3])
+    first, second = (tree.map(lambda x: x.numpy(), sampler.program(*inputs)) for _ in range(2))
+    assert all(np.array_equal(x, y) for x, y in zip(tree.leaves(first), tree.leaves(second)))
+    assert sampler.state is before
+
+
+def test_nothing_is_traced_twice(name):
+    calls, plain = [], model()["log_lik"]
+
+    def log_lik(params, data):
+        calls.append(1)
+        return plain(params, data)
+
+    sampler = setup(name, log_lik=log_lik)
+    sgmcmc.step(sampler)
+    traced = len(calls)
+    sgmcmc.step(sampler, 17)
+    sgmcmc.run(sampler, 2000, burn_in=3, thin=2, keep=[], verbose=False)
+    assert len(calls) == traced
+
+
+def test_hundred_calls_leak_no_memory(name):
+    def resident():
+        gc.collect()
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * 4096
+
+    sampler = setup(name)
+    track = {"double": lambda params: 2 * params["bias"]}
+
+    def call():
+        sgmcmc.run(sampler, 200, track=track, verbose=False)
+        sgmcmc.step(sampler)
+
+    for _ in range(20):
+        call()
+    before = resident()
+    for _ in range(100):
+        call()
+    assert resident() - before < 5e6
+
+
+def test_draws_can_be_pickled(name):
+    draws = sample(name, n_iters=20, stepsize=sgmcmc.decay(1e-5, 100, 0.5))
+    copy = pickle.loads(pickle.dumps(draws))
+    assert same(draws, copy)
+    assert same(draws.stats, copy.stats)
+    assert copy.settings == draws.settings
+
+
+def test_inputs_are_left_as_they_were(name):
+    given = arguments(name)
+    before = tree.map(np.copy, [given["dataset"], given["params"]])
+    SAMPLERS[name](**given, n_iters=10)
+    after = [given["dataset"], given["params"]]
+    assert all(np.array_equal(x, y) for x, y in zip(tree.leaves(before), tree.leaves(after)))
+
+
+def test_functions_of_the_variables_follow_each_step(name):
+    sampler = setup(name)
+    bias = sampler.params["bias"]
+    double = tf.function(lambda: 2 * bias)
+    start = float(double())
+    sgmcmc.step(sampler)
+    assert float(double()) == 2 * sgmcmc.get_params(sampler)["bias"] != start
