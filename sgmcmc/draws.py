@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from . import tree
 
@@ -74,11 +75,17 @@ class Draws(Mapping):
             raise ValueError(f"a summary wants at least 4 draws of each chain, not {len(draws)}")
         sd = draws.std(axis=(0, 1), ddof=1)
         several = draws.shape[1] > 1
-        ess = mcmc.effective_sample_size(
-            draws if several else draws[:, 0],
-            filter_beyond_positive_pairs=True,
-            cross_chain_dims=1 if several else None,
-        ).numpy()
+        logger = tf.get_logger()
+        level = logger.level
+        logger.setLevel("ERROR")  # TFP takes the real part of a Fourier transform, and TF warns
+        try:
+            ess = mcmc.effective_sample_size(
+                draws if several else draws[:, 0],
+                filter_beyond_positive_pairs=True,
+                cross_chain_dims=1 if several else None,
+            ).numpy()
+        finally:
+            logger.setLevel(level)
         table = {"mean": draws.mean(axis=(0, 1)), "sd": sd}
         table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
         table |= {"ess": ess, "mcse": sd / np.sqrt(ess)}

@@ -37,12 +37,13 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        early = self.done < self.total and f"ended after {self.done:,} iterations"
         if self.bar:
             self.bar.close()
         elif self.terminal:
-            self.write(start="\r", end="\n")
-        elif self.verbose and self.tenths < 10 and self.done:
-            self.write()
+            self.write(early, start="\r", end="\n")
+        elif self.verbose and early:
+            self.write(early)
 
     def update(self, done: int, log_posterior: float) -> None:
         """So many iterations are done."""
@@ -61,11 +62,10 @@ class Progress:
             self.tenths = 10 * done // self.total
             self.write()
 
-    def write(self, start: str = "", end: str = "\n") -> None:
+    def write(self, where: str | bool = False, start: str = "", end: str = "\n") -> None:
         """One line."""
         speed = self.done / max(time.perf_counter() - self.began, 1e-9)
-        sys.stderr.write(
-            f"{start}{self.label}: {self.done:,} of {self.total:,} ({self.done / self.total:.0%}), "
-            f"{speed:,.0f} it/s, log posterior {self.log_posterior:.6g}{end}"
-        )
+        where = where or f"{self.done:,} of {self.total:,} ({self.done / self.total:.0%})"
+        line = f"{self.label}: {where}, {speed:,.0f} it/s, log posterior {self.log_posterior:.6g}"
+        sys.stderr.write(f"{start}{line:<79}{end}" if start else line + end)
         sys.stderr.flush()

@@ -1,0 +1,120 @@
+"""A failure in the middle of a run says what happened, and loses nothing already drawn."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+
+X = np.random.default_rng(0).normal(size=(200, 2))
+ARGUMENTS = {
+    "log_lik": lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2) / 2,
+    "dataset": {"x": X},
+    "params": {"mu": np.zeros(2), "free": 0.0},
+    "log_prior": lambda params: -(params["free"] ** 2) / 2,
+    "stepsize": 1e-3,
+    "verbose": False,
+    "seed": 1,
+}
+
+
+def explodes_at(iteration):
+    return lambda k: 1e-3 if k < iteration else 1e30
+
+
+@pytest.mark.parametrize(("burn_in", "thin", "kept"), [(0, 1, 1234), (100, 1, 1134), (34, 7, 171)])
+def test_divergence_keeps_the_draws_before(burn_in, thin, kept):
+    arguments = {**ARGUMENTS, "n_iters": 5000, "burn_in": burn_in, "thin": thin}
+    stepsize = {"mu": 1e-3, "free": explodes_at(1233)}
+    with pytest.raises(sgmcmc.ChainDiverged) as caught:
+        sgmcmc.sgld(**{**arguments, "stepsize": stepsize})
+    error = caught.value
+    assert isinstance(error, FloatingPointError)
+    assert error.iteration == 1234
+    assert "'free' became NaN or infinite at iteration 1234 with stepsize 1e+30" in str(error)
+    whole = sgmcmc.sgld(**{**arguments, "n_iters": 1234 - burn_in})
+    assert len(error.draws["mu"]) == kept == len(whole["mu"])
+    np.testing.assert_array_equal(error.draws["mu"], whole["mu"])
+    assert np.isfinite(error.draws["free"]).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_divergence_of_the_log_posterior_alone(value):
+    def log_lik(params, data):
+        beyond = tf.stop_gradient(params["free"]) > 1
+        return ARGUMENTS["log_lik"](params, data) + tf.where(beyond, value, 0.0)
+
+    with pytest.raises(sgmcmc.ChainDiverged, match="the log posterior became NaN or infinite"):
+        sgmcmc.sgld(**{**ARGUMENTS, "log_lik": log_lik, "stepsize": {"mu": 1e-3, "free": 1.0}})
+
+
+def test_one_chain_of_many_diverges():
+    starts = {"mu": np.zeros((3, 2)), "free": np.array([0, 1e30, 0])}
+    with pytest.raises(sgmcmc.ChainDiverged, match="at iteration") as caught:
+        sgmcmc.sgld(**{**ARGUMENTS, "stepsize": 30.0, "n_chains": 3, "starts": starts})
+    assert caught.value.draws["mu"].shape[0] == 3
+
+
+def interrupt_in(seconds):
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    return time.perf_counter() + seconds
+
+
+def test_ctrl_c_returns_at_once_and_keeps_the_draws():
+    sampler = sgmcmc.sgld_setup(**ARGUMENTS)
+    sgmcmc.step(sampler)
+    at = interrupt_in(0.5)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sgmcmc.run(sampler, 500_000_000, keep=["free"], thin=100_000, verbose=False)
+    assert time.perf_counter() - at < 2
+    assert set(caught.value.draws) == {"free"}
+
+
+def test_a_run_goes_on_after_ctrl_c_as_if_nothing_had_been():
+    sampler = sgmcmc.sgld_setup(**ARGUMENTS)
+    interrupt_in(0.5)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sgmcmc.run(sampler, 3_000_000, verbose=False)
+    before = caught.value.draws["free"]
+    assert len(before) == sampler.state.iteration
+    after = sgmcmc.run(sampler, 100, verbose=False)["free"]
+    whole = sgmcmc.sgld(**{**ARGUMENTS, "n_iters": len(before) + 100})
+    np.testing.assert_array_equal(np.concatenate([before, after]), whole["free"])
+
+
+def test_slow_steps_can_be_interrupted(monkeypatch):
+    def log_lik(params, data):
+        slow = tf.eye(700) + tf.stop_gradient(params["free"])
+        for _ in range(20):
+            slow = tf.cos(tf.linalg.matmul(slow, slow))
+        return ARGUMENTS["log_lik"](params, data) + 1e-9 * tf.reduce_sum(slow)
+
+    sampler = sgmcmc.sgld_setup(**{**ARGUMENTS, "log_lik": log_lik})
+    sgmcmc.step(sampler)
+    at = interrupt_in(0.5)
+    with pytest.raises(KeyboardInterrupt):
+        sgmcmc.run(sampler, 100_000, verbose=False)
+    assert time.perf_counter() - at < 3
+
+
+def test_a_schedule_that_fails_later_keeps_the_draws():
+    def schedule(k):
+        if k == 3000:
+            raise RuntimeError("no step size")
+        return 1e-3
+
+    sampler = sgmcmc.sgld_setup(**{**ARGUMENTS, "stepsize": schedule})
+    with pytest.raises(ValueError, match=r"stepsize\(3000\) raised RuntimeError") as caught:
+        sgmcmc.run(sampler, 5000, verbose=False)
+    drawn = caught.value.draws["free"]
+    assert len(drawn) == sampler.state.iteration > 1000
+    whole = sgmcmc.sgld(**{**ARGUMENTS, "n_iters": len(drawn)})
+    np.testing.assert_array_equal(drawn, whole["free"])
+    with pytest.raises(ValueError, match="no step size"):
+        sgmcmc.step(sampler)
