@@ -64,6 +64,8 @@ class Draws(Mapping):
         """
         from tensorflow_probability import mcmc
 
+        if not self:
+            raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
         chained = self.settings["n_chains"] is not None
         names, columns = [], []
         for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self))):

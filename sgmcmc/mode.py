@@ -97,9 +97,9 @@ def ascend(
     n_iters: int,
     verbose: bool,
 ) -> Any:
-    """Stochastic gradient ascent, run as any sampler is."""
+    """Stochastic gradient ascent, run as any sampler is, with random numbers of its own."""
     theta = tree.map(lambda x: tf.constant(x[None]), params)
-    feeder = Feeder(source, n, Ascent(), theta, opt_stepsize, seed, shared_minibatches=True)
+    feeder = Feeder(source, n, Ascent(), theta, opt_stepsize, seed + 2**64, False)
     sampler = Sampler(model, Gradient(), (), Ascent(), theta, feeder, None)
     with Progress(n_iters, "ascent", verbose) as progress:
         sampler.run(n_iters, progress=progress)

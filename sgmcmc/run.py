@@ -92,6 +92,7 @@ def setup(
     source = Source(checks.dataset(dataset, dtype), dtype)
     n = checks.minibatch_size(minibatch_size, source.N)
     h = checks.stepsize(stepsize, params)
+    own = {**vars(dynamics), **vars(estimator)}
     dynamics, estimator = checked(dynamics, params), checked(estimator, params)
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
@@ -111,9 +112,10 @@ def setup(
     feeder = Feeder(source, n, dynamics, theta, h, seed, shared_minibatches)
     settings = {
         "sampler": name,
-        "stepsize": stepsize if not callable(stepsize) else repr(stepsize),
+        "stepsize": printable(stepsize),
         "N": source.N,
         "minibatch_size": n,
+        **own,
         "n_chains": n_chains,
         "shared_minibatches": shared_minibatches,
         "dtype": dtype.name,
@@ -132,6 +134,13 @@ def setup(
         jit,
         settings,
     )
+
+
+def printable(value: Any) -> Any:
+    """A step size as it can be stored: functions by their names."""
+    if isinstance(value, Mapping):
+        return {k: printable(v) for k, v in value.items()}
+    return repr(value) if callable(value) else value
 
 
 def checked(tuning: Any, params: Any) -> Any:

@@ -28,16 +28,10 @@ class State(NamedTuple):
 
 
 class ChainDiverged(FloatingPointError):
-    """The chain left the finite numbers; `draws` holds what came before."""
+    """The chain left the finite numbers at `iteration`; `draws` holds what came before."""
 
-    def __init__(self, what: str, iteration: int, stepsize: str) -> None:
-        super().__init__(
-            f"{what} became NaN or infinite at iteration {iteration} with stepsize {stepsize}. "
-            "Most often the step is too large: try a tenth of it. Else see that log_lik and "
-            "log_prior are finite wherever the chain may go. The draws before are in the "
-            "exception's .draws"
-        )
-        self.iteration, self.draws = iteration, None
+    iteration: int
+    draws: Any = None
 
 
 class Collector(Protocol):
@@ -197,20 +191,20 @@ class Sampler:
                 tree.map(assign, self.params, theta)
 
     def diverged(self, chain: Any, iteration: int, stepsize: tf.Tensor) -> ChainDiverged:
-        """The error that says which parameter diverged, and when."""
-        names = tree.names(self.params)
-        bad = {
-            name
-            for part in chain
-            for name, x in zip(names, tree.leaves(part))
-            if not np.isfinite(x).all()
-        }
-        steps = dict(zip(names, stepsize.numpy()))
-        if not bad:
-            steps = {f"{h:.3g}" for h in steps.values()}
-            return ChainDiverged("the log posterior", iteration, " or ".join(sorted(steps)))
-        name = next(n for n in names if n in bad)
-        return ChainDiverged(f"the parameter {name!r}", iteration, f"{steps[name]:.3g}")
+        """The error that says which parameter diverged, when, and what to try."""
+        what, steps = "the log posterior", stepsize.numpy()
+        for i, name in enumerate(tree.names(self.params)):
+            if not all(np.isfinite(tree.leaves(part)[i]).all() for part in chain):
+                what, steps = f"the parameter {name!r}", steps[[i]]
+                break
+        error = ChainDiverged(
+            f"{what} became NaN or infinite at iteration {iteration} with stepsize "
+            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. Most often the step is too "
+            "large: try a tenth of it. Else see that log_lik and log_prior are finite wherever the "
+            "chain may go. The draws before are in the exception's .draws"
+        )
+        error.iteration = iteration
+        return error
 
 
 def cut(nest: Any, span: slice) -> Any:

@@ -1,6 +1,7 @@
 """A failure in the middle of a run says what happened, and loses nothing already drawn."""
 
 import os
+import pickle
 import signal
 import threading
 import time
@@ -41,6 +42,7 @@ def test_divergence_keeps_the_draws_before(burn_in, thin, kept):
     assert len(error.draws["mu"]) == kept == len(whole["mu"])
     np.testing.assert_array_equal(error.draws["mu"], whole["mu"])
     assert np.isfinite(error.draws["free"]).all()
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -26,9 +26,9 @@ EXTREME, SIGMAS = 1e-8, 6.5
 
 
 def is_typical(chi2, df):
-    """Neither too far from what is expected, nor too near."""
+    """Neither too far from what is expected, nor too near (two counts may well be equal)."""
     law = tfp.distributions.Chi2(tf.constant(df, tf.float64))
-    return min(law.cdf(chi2), law.survival_function(chi2)) > EXTREME
+    return law.survival_function(chi2) > EXTREME and (df < 5 or law.cdf(chi2) > EXTREME)
 
 
 def pearson(count):
