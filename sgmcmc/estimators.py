@@ -125,7 +125,8 @@ class ControlVariate:
         ∇log p(θ) + g(θ̂) + ĝ(θ) − ĝ(θ̂),
 
     both estimates on the same rows, so that most of their noise cancels while θ is near θ̂. The
-    chain starts at θ̂. The log posterior's value is estimated in the same way.
+    chain starts at θ̂. The log posterior's value is estimated in the same way, to first order: with
+    l for the log likelihood, l(θ̂) + l̂(θ) − l̂(θ̂) + (θ − θ̂)ᵀ(g(θ̂) − ĝ(θ̂)).
 
     Baker, Fearnhead, Fox and Nemeth (2019), Control variates for stochastic gradient MCMC,
     Statistics and Computing; Baker (2018), thesis, section 4.3.4, where (4.3.6) lost its hats.
@@ -171,5 +172,9 @@ class ControlVariate:
             return tf.vectorized_map(lambda point: model.data(point, rows), both)
 
         both = each_chain(here_and_there, theta, batch.rows)
-        data = tree.map(lambda full, x: full + batch.scale * (x[:, 0] - x[:, 1]), centre.full, both)
-        return with_prior(model, theta, data)
+        here, there = (tree.map(lambda x, i=i: batch.scale * x[:, i], both) for i in (0, 1))
+        value, gradient = tree.map(lambda c, x, y: c + x - y, centre.full, here, there)
+        error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
+        for t, c, e in zip(*map(tree.leaves, (theta, centre.params, error))):
+            value += tf.reduce_sum((t - c) * e, axis=range(1, t.shape.rank))
+        return with_prior(model, theta, Evaluation(value, gradient))

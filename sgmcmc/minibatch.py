@@ -174,6 +174,8 @@ class Feeder:
             )
             for _ in range(SLOTS)
         ]
+        for arrays in self.arrays:
+            arrays.stepsize[:] = [0 if callable(h) else h for h in self.stepsize]
         self.blocks = [
             tree.map(lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__()), arrays)
             for arrays in self.arrays
@@ -196,13 +198,17 @@ class Feeder:
             raise
         return self.blocks[j % SLOTS]
 
+    def ask_schedules(self, j: int, first: int, last: int) -> None:
+        """Fill in the step sizes of some iterations of block j: no schedule is asked beyond."""
+        for column, h in enumerate(self.stepsize):
+            if callable(h):
+                self.arrays[j % SLOTS].stepsize[first:last, column] = [
+                    checks.scheduled(h, j * self.size + i) for i in range(first, last)
+                ]
+
     def fill(self, j: int) -> None:
         """Write block j into its buffers: runs in the worker thread."""
         to, t, end = self.arrays[j % SLOTS], j * self.size, (j + 1) * self.size
-        for column, h in enumerate(self.stepsize):
-            to.stepsize[:, column] = (
-                [checks.scheduled(h, k) for k in range(t, end)] if callable(h) else h
-            )
         while t < end:
             chunk, skip = divmod(t, self.chunk)
             index, noise = self.random(chunk)

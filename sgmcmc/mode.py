@@ -15,11 +15,13 @@ from .dynamics import Chain, Dynamics
 from .estimators import Gradient, Posterior, on_all_data
 from .minibatch import SUBSET, Feeder, Source, stream, without_replacement
 from .progress import Progress
-from .sampler import Sampler
+from .sampler import ChainDiverged, Sampler
 
 MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
 CLOSE = 0.01  # the part of p/2, how far draws lie below the mode, that may still be gained
+WINDOW = 5  # iterations over which nothing was gained
 GROWTH, SUBSET_BYTES = 8, 64 << 20
+FISHER_ROWS, FISHER_BYTES = 1000, 64 << 20
 
 
 class ModeNotFound(UserWarning):
@@ -47,44 +49,61 @@ def find_mode(
     """The parameters near the mode of the log posterior.
 
     L-BFGS with exact gradients, first on a random subset of rows and then on larger ones until all
-    are used; what it learnt of the curvature goes along. It stops when the log posterior can rise
-    by no more than CLOSE · p/2. The log posterior of a draw lies about p/2 below the mode's, so
-    this is within a tenth of a posterior standard deviation.
+    are used; what it learnt of the curvature goes along. Coordinates are scaled by their Fisher
+    information. It stops when the log posterior can rise by no more than CLOSE · p/2: the log
+    posterior of a draw lies about p/2 below the mode's, so this is within a tenth of a posterior
+    standard deviation.
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
     p, dtype = tree.size(params), tree.leaves(params)[0].dtype
-    log_lik = on_all_data(model)
-    close = CLOSE * p / 2
-    state = Search(np.concatenate([np.ravel(x) for x in tree.leaves(params)]).astype(float))
-    rows = stream(seed, SUBSET)
+    log_lik, rows, close = on_all_data(model), stream(seed, SUBSET), CLOSE * p / 2
+    state, scale = Search(flat(params)), np.ones(p)
     with Progress(n_iters_opt, "mode", verbose) as progress:
         for m in [*subset_sizes(source, p), source.N]:
             part = source
             if m < source.N:
                 part = source.subset(without_replacement(rows, source.N, m, 1)[0])
+            theta = unflat(state.x / scale, params, dtype)
+            new_scale = np.sqrt(source.N * fisher_information(model, theta, part))
+            state, scale = state.scaled(new_scale / scale), new_scale
 
-            def objective(x: np.ndarray, part: Source = part) -> tuple[float, np.ndarray]:
-                theta = unflat(x, params, dtype)
-                data, scale = log_lik(theta, part), source.N / part.N
-                value, slope = scale * data.value, scale * flat(data.gradient)
+            def objective(x: np.ndarray, part: Source = part, scale: np.ndarray = scale) -> tuple:
+                theta, weight = unflat(x / scale, params, dtype), source.N / part.N
+                data = log_lik(theta, part)
+                value, slope = weight * data.value, weight * flat(data.gradient)
                 if model.prior is not None:
                     prior = model.prior(theta)
                     value, slope = value + float(prior.value), slope + flat(prior.gradient)
-                return -value, -slope
+                return -value, -slope / scale
 
             tolerance = close * source.N / m
             state = lbfgs(objective, state, tolerance, n_iters_opt, np.finfo(dtype).eps, progress)
     if state.gap > close:
+        gap = f"about {state.gap:.3g}" if np.isfinite(state.gap) else "an unknown amount"
         warnings.warn(
             f"the search for the mode stopped after {state.iterations} iterations, where the log "
-            f"posterior could still rise by about {state.gap:.3g} (draws lie about {p / 2:g} below "
-            "the mode). The draws are right all the same, but noisier: raise n_iters_opt, start "
-            "from better params, or give mode=",
+            f"posterior could still rise by {gap} (draws lie about {p / 2:g} below the mode). The "
+            "draws are right all the same, but noisier: raise n_iters_opt, start from better "
+            "params, or give mode=",
             ModeNotFound,
             stacklevel=2,
         )
-    return tree.map(lambda x: x.numpy(), unflat(state.x, params, dtype))
+    return tree.map(lambda x: x.numpy(), unflat(state.x / scale, params, dtype))
+
+
+def fisher_information(model: Posterior, params: Any, source: Source) -> np.ndarray:
+    """The mean squares of single rows' gradients; 1 for all where they can't be had or tell."""
+    p = tree.size(params)
+    count = int(np.clip(FISHER_BYTES // (8 * p), 1, min(FISHER_ROWS, source.N)))
+    rows = tree.map(lambda x: x[:, None], source.rows(0, count))
+    try:
+        gradients = tf.vectorized_map(lambda row: model.data(params, row).gradient, rows)
+    except (ValueError, TypeError, tf.errors.OpError):  # the model does not take single rows
+        return np.ones(p)
+    squares = flat(tree.map(lambda g: tf.reduce_mean(tf.cast(g, tf.float64) ** 2, 0), gradients))
+    seen = squares > 0
+    return np.where(seen, squares, squares[seen].min()) if seen.any() else np.ones(p)
 
 
 def ascend(
@@ -101,9 +120,16 @@ def ascend(
     theta = tree.map(lambda x: tf.constant(x[None]), params)
     feeder = Feeder(source, n, Ascent(), theta, opt_stepsize, seed + 2**64, False)
     sampler = Sampler(model, Gradient(), (), Ascent(), theta, feeder, None)
-    with Progress(n_iters, "ascent", verbose) as progress:
-        sampler.run(n_iters, progress=progress)
-    feeder.close()
+    try:
+        with Progress(n_iters, "ascent", verbose) as progress:
+            sampler.run(n_iters, progress=progress)
+    except ChainDiverged as error:
+        raise ChainDiverged(
+            f"the ascent to the mode diverged at iteration {error.iteration}: try a tenth of "
+            f"opt_stepsize, or leave it out"
+        ) from None
+    finally:
+        feeder.close()
     return tree.map(lambda v: v.numpy(), sampler.params)
 
 
@@ -124,6 +150,12 @@ class Search(NamedTuple):
     gap: float = np.inf
     iterations: int = 0
 
+    def scaled(self, by: np.ndarray) -> Search:
+        """The same in coordinates that are so many times as large."""
+        return self._replace(
+            x=self.x * by, pairs=tuple((step * by, change / by) for step, change in self.pairs)
+        )
+
 
 def lbfgs(
     objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
@@ -133,32 +165,38 @@ def lbfgs(
     eps: float,
     progress: Progress,
 ) -> Search:
-    """Minimise by L-BFGS until what may be gained, ½ gᵀH⁻¹g, is twice running below tolerance.
+    """Minimise by L-BFGS until little may be gained, and little was in the last iterations.
 
-    Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line search of Lewis and
-    Overton (2013), which copes with the kinks of Laplace priors. TFP's L-BFGS, called on an
-    objective that is summed on the host, took 27 ms an iteration where the objective took 1.
+    What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched: hence the
+    second condition. Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line
+    search of Lewis and Overton (2013), which copes with the kinks of Laplace priors. TFP's L-BFGS,
+    called on an objective that is summed on the host, took 27 ms an iteration where the objective
+    took 1.
     """
-    x, pairs, _, iterations = state
+    x, pairs, gap, iterations = state
     f, g = objective(x)
-    below, gap = 0, np.inf
-    while iterations < limit and below < 2:
+    values = [f]
+    while True:
+        if pairs or not g.any():
+            gap = float(g @ two_loops(pairs, g)) / 2
+        fell = values[-1 - WINDOW] - f if len(values) > WINDOW else np.inf
+        if iterations >= limit or (gap < tolerance and fell < tolerance) or not g.any():
+            break
         direction = -two_loops(pairs, g)
         if not pairs:
             direction /= max(1.0, float(np.abs(g).sum()))
         found = line_search(objective, x, f, g, direction, eps)
-        if found is None:
-            if not pairs:
-                break
+        if found is None and pairs:
             pairs = ()  # a direction from stale pairs: begin anew, downhill
             continue
+        if found is None:
+            break
         step, f, new_g = found
         x, change, g = x + step, new_g - g, new_g
         if step @ change > 0:
             pairs = (*pairs[1 - MEMORY :], (step, change))
+        values.append(f)
         iterations += 1
-        gap = float(g @ two_loops(pairs, g)) / 2 if pairs else np.inf
-        below = below + 1 if gap < tolerance else 0
         progress.update(iterations, -f)
     return Search(x, pairs, gap, iterations)
 

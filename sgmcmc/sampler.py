@@ -162,7 +162,9 @@ class Sampler:
             while self.state.iteration < end:
                 j, first = divmod(self.state.iteration, size)
                 last = min(first + pace, size, end - j * size)
-                arguments = self.state.chain, self.estimator_state, self.feeder.block(j, end)
+                block = self.feeder.block(j, end)
+                self.feeder.ask_schedules(j, first, last)
+                arguments = self.state.chain, self.estimator_state, block
                 clock = time.perf_counter()
                 reached, healthy, chain, now, draws = self.program(
                     *arguments, tf.constant([first, last])

@@ -568,13 +568,13 @@ def test_stochastic_ascent_first(seed, monkeypatch):
     """It does the work where the search may take one iteration only; a dict gives its steps."""
     rng = np.random.default_rng(seed)
     x = rng.normal(3, 1, (5000, 2))
-    starts, search_on = [], mode.lbfgs
+    starts, ascend = [], mode.ascend
 
-    def noted(objective, state, *args):
-        starts.append(state.x)
-        return search_on(objective, state, *args)
+    def noted(*args):
+        starts.append(ascend(*args)["a"])
+        return {"a": starts[-1]}
 
-    monkeypatch.setattr(mode, "lbfgs", noted)
+    monkeypatch.setattr(mode, "ascend", noted)
     for h in (1e-5, {"a": lambda t: 1e-5}):
         with warnings.catch_warnings():
             warnings.simplefilter("error", ModeNotFound)

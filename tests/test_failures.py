@@ -118,5 +118,6 @@ def test_a_schedule_that_fails_later_keeps_the_draws():
     assert len(drawn) == sampler.state.iteration > 1000
     whole = sgmcmc.sgld(**{**ARGUMENTS, "n_iters": len(drawn)})
     np.testing.assert_array_equal(drawn, whole["free"])
+    sgmcmc.step(sampler, 3000 - len(drawn))
     with pytest.raises(ValueError, match="no step size"):
         sgmcmc.step(sampler)

@@ -225,12 +225,18 @@ def feeder(
     return Feeder(source, n, dynamics or Steps(), theta, h, seed, shared)
 
 
+def content(feeder, j, end):
+    """A copy of one block."""
+    block = feeder.block(j, end)
+    feeder.ask_schedules(j, 0, feeder.size)
+    return tree.map(lambda x: x.numpy().copy(), block)
+
+
 def contents(feeder, n_iters):
     """The first iterations' blocks joined, and the worker let go."""
     blocks = []
     for j in range(-(-n_iters // feeder.size)):
-        block = feeder.block(j, n_iters)
-        blocks.append(tree.map(lambda x: x.numpy().copy(), block))
+        blocks.append(content(feeder, j, n_iters))
     feeder.close()
     return tree.map(lambda *parts: np.concatenate(parts)[:n_iters], *blocks)
 
@@ -293,8 +299,7 @@ def test_blocks_in_any_order(seed, monkeypatch):
     whole = contents(feeder(seed), 48)
     made = feeder(seed)
     for j in [0, 5, 2, 2, 3, 0, 1, 11, 8, 10, 9, 7]:
-        here = tree.map(lambda x: x.numpy().copy(), made.block(j, 48))
-        assert_same(here, tree.map(lambda x, j=j: x[4 * j : 4 * j + 4], whole))
+        assert_same(content(made, j, 48), tree.map(lambda x, j=j: x[4 * j : 4 * j + 4], whole))
     made.close()
 
 
@@ -331,29 +336,29 @@ def test_seeds_matter(seed):
 def test_a_failure_is_raised_each_time_and_harms_no_other_block(seed, monkeypatch):
     monkeypatch.setattr(minibatch, "BLOCK_MAX", 4)
     whole = contents(feeder(seed), 24)
-    broken = [True]
+    made = feeder(seed)
+    fill, broken = made.fill, [2]
 
-    def schedule(t):
-        if broken[0] and 8 <= t < 12:
-            raise RuntimeError(f"no step size at {t}")
-        return 1 / (1 + t)
+    def failing(j):
+        if j in broken:
+            raise OSError("no such rows")
+        fill(j)
 
-    made = feeder(seed, h={"a": 0.5, "b": {"c": schedule}})
+    made.fill = failing
 
     def assert_good(j):
-        here = tree.map(lambda x: x.numpy().copy(), made.block(j, 24))
-        assert_same(here, tree.map(lambda x: x[4 * j : 4 * j + 4], whole))
+        assert_same(content(made, j, 24), tree.map(lambda x: x[4 * j : 4 * j + 4], whole))
 
     assert_good(0)
     assert_good(1)
     for _ in range(3):
-        with pytest.raises(ValueError, match="no step size at 8"):
+        with pytest.raises(OSError, match="no such rows"):
             made.block(2, 24)
     assert_good(3)
     assert_good(5)
-    with pytest.raises(ValueError, match="no step size at 8"):
+    with pytest.raises(OSError, match="no such rows"):
         made.block(2, 24)
-    broken[0] = False
+    broken.clear()
     for j in range(6):
         assert_good(j)
     made.close()
@@ -363,7 +368,9 @@ def test_schedules_are_asked_for_no_iteration_past_the_end(seed):
     table = np.linspace(1, 0, 20, endpoint=False, dtype=np.float32)
     made = feeder(seed, h={"a": 0.5, "b": {"c": lambda t: table[t]}})
     for end in (10, 20):
-        np.testing.assert_array_equal(made.block(0, end).stepsize[:end, 1], table[:end])
+        block = made.block(0, end)
+        made.ask_schedules(0, end - 10, end)
+        np.testing.assert_array_equal(block.stepsize[:end, 1], table[:end])
     made.close()
 
 
