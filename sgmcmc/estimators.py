@@ -167,12 +167,11 @@ class ControlVariate:
     def estimate(self, model: Posterior, theta: Any, centre: Centre, batch: Batch) -> Evaluation:
         """The log posterior and its gradient at theta."""
 
-        def here_and_there(params: Any, rows: Any) -> Evaluation:
-            both = tree.map(lambda t, c: tf.stack([t, c]), params, centre.params)
-            return tf.vectorized_map(lambda point: model.data(point, rows), both)
+        def here_and_there(params: Any, rows: Any) -> tuple[Evaluation, Evaluation]:
+            return model.data(params, rows), model.data(centre.params, rows)
 
         both = each_chain(here_and_there, theta, batch.rows)
-        here, there = (tree.map(lambda x, i=i: batch.scale * x[:, i], both) for i in (0, 1))
+        here, there = tree.map(lambda x: batch.scale * x, both)
         value, gradient = tree.map(lambda c, x, y: c + x - y, centre.full, here, there)
         error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
         for t, c, e in zip(*map(tree.leaves, (theta, centre.params, error))):
