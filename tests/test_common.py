@@ -213,9 +213,10 @@ def test_hundred_calls_leak_no_memory(name):
     track = {"double": lambda params: 2 * params["bias"]}
 
     def call():
-        sgmcmc.run(sampler, 200, track=track, verbose=False)
+        sgmcmc.run(sampler, 50, track=track, verbose=False)
         sgmcmc.step(sampler)
 
+    sgmcmc.run(sampler, 5000, keep=[], verbose=False)  # until all buffers have been written to
     for _ in range(20):
         call()
     before = resident()

@@ -23,7 +23,7 @@ from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_normal, assert_rejected
 
 LANGEVIN = {
-    "table_1": Case(1, 0.5, 0),
+    "table_1": Case(1, 0.5, 0, size=2),
     "table_2": Case(4, 0.3, 2),
     "noisy": Case(2, 0.2, 5),
     "small_step": Case(10, 0.02, 1),
@@ -91,7 +91,9 @@ def test_sghmc_resampled(seed, L):
 
 def test_sgnht(seed):
     cases = {"many": Case(1, 1e-3, 10, size=50)}
-    draws = gaussian.run(sgmcmc.sgnht, cases, a=0.05, burn_in=2000, seed=seed, N=400, n=20)
+    draws = gaussian.run(
+        sgmcmc.sgnht, cases, a=0.05, n_iters=2500, burn_in=1500, seed=seed, N=400, n=20
+    )
     friction = gaussian.sgnht_friction(cases["many"], 0.05)
     assert_mean(mean_squares(draws["many"]), (1 - friction / 2) / 1, detect=0.02)
     assert_mean(draws.stats["thermostat"]["many"].mean(axis=1), friction, detect=0.02)
@@ -100,7 +102,7 @@ def test_sgnht(seed):
 
 @pytest.mark.parametrize("name", ["sgldcv", "sghmccv", "sgnhtcv"])
 def test_control_variates_take_all_noise_out_of_a_gaussian(seed, name):
-    tuning = {"sghmccv": {"alpha": 0.1, "L": 2}, "sgnhtcv": {"a": 0.1}}.get(name, {})
+    tuning = {"sghmccv": {"alpha": 0.1, "L": 1}, "sgnhtcv": {"a": 0.1}}.get(name, {})
     case = Case(2, 0.01, 10, size=50)
     draws = gaussian.run(SAMPLERS[name], {"theta": case}, seed=seed, n_iters=2000, **tuning)
     noiseless = case._replace(sigma=0)
