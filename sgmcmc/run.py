@@ -206,6 +206,7 @@ def run(
     n_iters, burn_in, thin, track, keep, out, verbose = run_arguments(
         here, n_iters, burn_in, thin, track, keep, out, verbose
     )
+    began = sampler.state.iteration
     memory = Memory(n_iters // thin, keep, sampler.n_chains, out)
     settings = {**sampler.settings, "n_iters": n_iters, "burn_in": burn_in, "thin": thin}
 
@@ -218,6 +219,9 @@ def run(
         with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
             sampler.run(n_iters, [memory], burn_in, thin, track, progress)
     except (Exception, KeyboardInterrupt) as stop:
+        if isinstance(stop, KeyboardInterrupt):  # it may come between storing and going on
+            gone = sampler.state.iteration - began - burn_in
+            memory.filled = min(memory.filled, max(0, gone // thin))
         stop.draws = draws()
         raise
     return draws()
