@@ -19,7 +19,7 @@ from .sampler import ChainDiverged, Sampler
 
 MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
 CLOSE = 0.01  # the part of p/2, how far draws lie below the mode, that may still be gained
-WINDOW = 5  # iterations over which nothing was gained
+WINDOW = 8  # iterations over which nothing was gained
 GROWTH, SUBSET_BYTES = 8, 64 << 20
 FISHER_ROWS, FISHER_BYTES = 1000, 64 << 20
 
@@ -52,7 +52,7 @@ def find_mode(
     are used; what it learnt of the curvature goes along. Coordinates are scaled by their Fisher
     information. It stops when the log posterior can rise by no more than CLOSE · p/2: the log
     posterior of a draw lies about p/2 below the mode's, so this is within a tenth of a posterior
-    standard deviation.
+    standard deviation (half of one where a prior has kinks).
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
