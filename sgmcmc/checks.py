@@ -132,10 +132,14 @@ def optional_like_params(name: str, value: Any, params: Any) -> Any:
 
 def stepsize(value: Any, params: Any) -> Any:
     """A positive number or a schedule for each parameter."""
+    dtype = tree.leaves(params)[0].dtype
 
     def check(name: str, value: Any, also: str = "") -> Any:
         if not callable(value):
-            return number(name, value, f" or a schedule{also}", above=0)
+            value = number(name, value, f" or a schedule{also}", above=0)
+            if not np.finfo(dtype).tiny <= value <= np.finfo(dtype).max:
+                raise ValueError(f"{name} must be a number that {dtype} can hold, not {value}")
+            return value
         scheduled(value, 0, name)
         return value
 
@@ -346,7 +350,9 @@ def model(
     for path in tree.names(params):
         if path not in connected:
             neither = (
-                "neither log_lik nor log_prior depends" if log_prior else "log_lik does not depend"
+                "neither log_lik nor log_prior depends"
+                if len(parts) == 2
+                else "log_lik does not depend"
             )
             raise ValueError(
                 f"{neither} on the parameter {path!r} (or not differentiably), so it would walk at "
@@ -378,7 +384,7 @@ def one_number(name: str, value: Any) -> None:
 def called(name: str, fn: Callable, *arguments: Any) -> Any:
     """fn(*arguments), with the user's own error in front if it raises."""
     try:
-        return fn(*tree.map(lambda x: x, arguments))
+        return fn(*tree.copies(*arguments))
     except Exception as error:
         raise ValueError(f"{name} raised {summary(error)}{dtype_hint(fn, arguments)}") from error
 
@@ -389,7 +395,7 @@ def traced(name: str, fn: Callable, *arguments: Any) -> None:
 
     def attempt(*arguments: Any) -> None:
         try:
-            fn(*arguments)
+            fn(*tree.copies(*arguments))
         except Exception as error:  # kept from TensorFlow, which would put its own frames on top
             errors.append(error)
 

@@ -40,7 +40,9 @@ class Posterior:
 
 def posterior(log_lik: Callable, log_prior: Callable | None) -> Posterior:
     """The model of this log likelihood and log prior, with gradients by autodiff."""
-    return Posterior(differentiated(log_lik), log_prior and differentiated(log_prior))
+    return Posterior(
+        differentiated(log_lik), None if log_prior is None else differentiated(log_prior)
+    )
 
 
 def differentiated(log_density: Callable) -> Callable[..., Evaluation]:
@@ -50,7 +52,7 @@ def differentiated(log_density: Callable) -> Callable[..., Evaluation]:
         dtype = tree.leaves(params)[0].dtype
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(params)
-            value = tf.cast(log_density(params, *rows), dtype)
+            value = tf.cast(log_density(*tree.copies(params, *rows)), dtype)
         gradient = tape.gradient(value, params, unconnected_gradients="zero")
         return Evaluation(value, tree.map(tf.convert_to_tensor, gradient))
 
@@ -81,7 +83,10 @@ def on_all_data(model: Posterior) -> Callable[[Any, Source], Evaluation]:
     def evaluate(params: Any, source: Source) -> Evaluation:
         total = None
         for rows in source.pieces():
-            part = model.compiled_data(params, rows)(params, rows)
+            try:
+                part = model.compiled_data(params, rows)(params, rows)
+            except tf.errors.OpError as error:
+                raise ValueError(f"log_lik raised {checks.summary(error)}") from error
             part = tree.map(lambda x: x.numpy().astype(np.float64), part)
             total = part if total is None else tree.map(np.add, total, part)
         return total

@@ -44,6 +44,11 @@ def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, chunk, chain, purpose]))
 
 
+def row_type(N: int) -> type:
+    """Integers that can number N rows."""
+    return np.int32 if N <= 2**31 else np.int64
+
+
 def without_replacement(rng: np.random.Generator, N: int, n: int, count: int) -> np.ndarray:
     """`count` sets of n distinct rows out of N, each in time O(n).
 
@@ -54,7 +59,7 @@ def without_replacement(rng: np.random.Generator, N: int, n: int, count: int) ->
         kept = np.ones((count, N), bool)
         np.put_along_axis(kept, without_replacement(rng, N, N - n, count), False, axis=1)
         return np.nonzero(kept)[1].reshape(count, n)
-    rows = rng.integers(0, N, (count, n), dtype=np.int32 if N <= 2**31 else np.int64)
+    rows = rng.integers(0, N, (count, n), dtype=row_type(N))
     rows.sort()
     todo = np.arange(count)
     while n and len(todo):
@@ -103,7 +108,7 @@ class Source:
         """Write the rows of these numbers to `out`."""
         for name, array in self.arrays.items():
             to = out[name]
-            if array.dtype == to.dtype:
+            if array.dtype == to.dtype and array.flags.c_contiguous:  # else take copies all of it
                 np.take(array, index, axis=0, out=to, mode="clip")
             else:
                 with np.errstate(over="ignore"):
@@ -224,14 +229,15 @@ class Feeder:
         """Row numbers and noise of one chunk of iterations."""
         if self.drawn is None or self.drawn[0] != chunk:
             count, L = self.chunk, self.inner_steps
-            index = [
-                without_replacement(
-                    stream(self.seed, ROWS, chunk, c), self.source.N, self.n, count * L
-                ).reshape(count, L, self.n)
-                for c in range(self.row_chains)
-            ]
-            noise = [self.normals(NOISE, chunk, c, count) for c in range(self.chains)]
-            self.drawn = chunk, np.stack(index, axis=2), np.stack(noise, axis=2)
+            N, n = self.source.N, self.n
+            index = np.empty((count, L, self.row_chains, n), row_type(N))
+            noise = np.empty((count, self.noises, self.chains, self.width), self.dtype)
+            for c in range(self.row_chains):
+                rng = stream(self.seed, ROWS, chunk, c)
+                index[:, :, c] = without_replacement(rng, N, n, count * L).reshape(count, L, n)
+            for c in range(self.chains):
+                noise[:, :, c] = self.normals(NOISE, chunk, c, count)
+            self.drawn = chunk, index, noise
         return self.drawn[1:]
 
     def normals(self, purpose: int, chunk: int, chain: int, count: int) -> np.ndarray:

@@ -97,8 +97,12 @@ def fisher_information(model: Posterior, params: Any, source: Source) -> np.ndar
     p = tree.size(params)
     count = int(np.clip(FISHER_BYTES // (8 * p), 1, min(FISHER_ROWS, source.N)))
     rows = tree.map(lambda x: x[:, None], source.rows(0, count))
+    each = tf.function(
+        lambda params, rows: tf.vectorized_map(lambda row: model.data(params, row).gradient, rows),
+        autograph=False,
+    )
     try:
-        gradients = tf.vectorized_map(lambda row: model.data(params, row).gradient, rows)
+        gradients = each.get_concrete_function(params, rows)(params, rows)
     except (ValueError, TypeError, tf.errors.OpError):  # the model does not take single rows
         return np.ones(p)
     squares = flat(tree.map(lambda g: tf.reduce_mean(tf.cast(g, tf.float64) ** 2, 0), gradients))

@@ -56,7 +56,8 @@ def setup(
         names, in TensorFlow operations.
     dataset : dict of arrays
         The data: any number of arrays that share their first axis, the rows. Integers and booleans
-        stay so, floating-point numbers become `dtype`. An `np.memmap` is read as it is needed.
+        stay so, floating-point numbers become `dtype`. An `np.memmap` is read as it is needed, and
+        arrays that fit as they are are not copied: leave them alone while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict
@@ -75,9 +76,11 @@ def setup(
         Let all chains see the same minibatches. A chain's step is 2 to 5 times faster, but chains
         then move together: R̂ and errors pooled over chains can no longer be trusted.
     dtype : {"float32", "float64"}
-        The type of the parameters and of floating-point data.
+        The type of the parameters and of floating-point data. Single precision has 7 digits: a
+        parameter near 10,000 that is known to .001 wants "float64", or to be centred.
     jit : bool
-        Compile with XLA. Where XLA does not know an operation, the sampler runs without it.
+        Compile with XLA. Where XLA does not know an operation, the sampler runs without it. XLA
+        does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
         Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
         the settings.
@@ -92,7 +95,7 @@ def setup(
     source = Source(checks.dataset(dataset, dtype), dtype)
     n = checks.minibatch_size(minibatch_size, source.N)
     h = checks.stepsize(stepsize, params)
-    own = {**vars(dynamics), **vars(estimator)}
+    own = printable({**vars(dynamics), **vars(estimator)})
     dynamics, estimator = checked(dynamics, params), checked(estimator, params)
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
@@ -137,7 +140,7 @@ def setup(
 
 
 def printable(value: Any) -> Any:
-    """A step size as it can be stored: functions by their names."""
+    """Arguments as they can be stored: functions by their names."""
     if isinstance(value, Mapping):
         return {k: printable(v) for k, v in value.items()}
     return repr(value) if callable(value) else value
@@ -184,7 +187,7 @@ def run(
         The parameters whose draws are kept; `[]` for none. All by default.
     out : path, optional
         An empty or new folder: the draws go to files there and not to memory, that of `beta` to
-        `params/beta.npy`, for `np.load(..., mmap_mode="r")`.
+        `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
     verbose : bool
         Show progress, on the standard error stream.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from . import tree
+from . import checks, tree
 from .dynamics import Dynamics
 from .estimators import Posterior, each_chain
 from .minibatch import START, Batch, Block, Feeder
@@ -48,7 +48,7 @@ class Sampler:
     ----------
     params : dict of tf.Variable
         The parameters now, in the form in which they were given; a function of the user's that
-        reads them sees each `step`.
+        reads them sees each `step`. To be read: assigning to them does not move the chain.
     state : State
         The chains, and how many iterations are behind them.
     settings : dict
@@ -224,6 +224,11 @@ def assign(variable: tf.Variable, value: tf.Tensor) -> None:
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
 
+def as_tensor(fn: Callable) -> Callable:
+    """A test function whose lists, too, are one array."""
+    return lambda params: tf.convert_to_tensor(fn(*tree.copies(params)))
+
+
 def tracker(track: Mapping[str, Callable]) -> Callable:
     """A function of all draws of a block that evaluates the test functions at every thin-th."""
 
@@ -232,7 +237,7 @@ def tracker(track: Mapping[str, Callable]) -> Callable:
 
         def evaluate(i: tf.Tensor | int) -> dict[str, Any]:
             theta = tree.map(lambda x: x[i], params)
-            return {k: each_chain(fn, theta) for k, fn in track.items()}
+            return {k: each_chain(as_tensor(fn), theta) for k, fn in track.items()}
 
         like = evaluate(0)  # at a fixed draw: XLA would compile anew for every value of `low`
         size = tree.leaves(params)[0].shape[0]
@@ -262,10 +267,13 @@ def compiled(fn: Callable, jit: bool) -> Callable:
         try:
             return program(*leaves)
         except tf.errors.OpError as error:
-            if not jit:
-                raise
-            jit, program = False, trace(arguments, leaves, False)
-            result = program(*leaves)
+            if jit:
+                program = trace(arguments, leaves, False)
+            try:
+                result = program(*leaves)
+            except tf.errors.OpError as error:
+                raise ValueError(f"the model raised {checks.summary(error)}") from error
+            jit = False
             warnings.warn(
                 f"XLA cannot compile {refused(error)}: this model runs without it, at about half "
                 "the speed",

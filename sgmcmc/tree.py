@@ -11,6 +11,11 @@ leaves = tf.nest.flatten
 pack = tf.nest.pack_sequence_as
 
 
+def copies(*nests: Any) -> tuple:
+    """Dicts of the same leaves, for users' functions that change theirs."""
+    return map(lambda x: x, nests)
+
+
 def names(nest: Any, prefix: str = "") -> list[str]:
     """The path of each leaf, such as ``layer/weights``, in the order of `leaves`."""
     if not isinstance(nest, dict):
