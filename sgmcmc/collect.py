@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,15 @@ from . import tree
 class Memory:
     """All draws, in arrays allocated once: in memory, or in the .npy files of a folder.
 
-    `keep` names the parameters to keep. Arrays are (n, ...), or (n_chains, n, ...) with `n_chains`.
+    Arrays are (n, ...), or (n_chains, n, ...) with `n_chains`.
     """
 
-    def __init__(
-        self, n: int, keep: Sequence[str], n_chains: int | None, folder: Path | None = None
-    ) -> None:
-        self.n, self.keep, self.n_chains, self.folder = n, keep, n_chains, folder
+    def __init__(self, n: int, n_chains: int | None, folder: Path | None = None) -> None:
+        self.n, self.n_chains, self.folder = n, n_chains, folder
         self.filled, self.arrays = 0, None
 
     def add(self, at: int, draws: Mapping[str, Any]) -> None:
         """Draws at, at + 1, ... of the run, each (draws, chains, ...)."""
-        draws = {**draws, "params": {k: draws["params"][k] for k in self.keep}}
         if self.arrays is None:
             self.arrays = tree.pack(
                 draws, [self.allocate(*each) for each in zip(tree.names(draws), tree.leaves(draws))]
@@ -33,7 +30,7 @@ class Memory:
         for array, x in zip(tree.leaves(self.arrays), tree.leaves(draws)):
             by_draw, x = (array.swapaxes(0, 1), x) if self.n_chains else (array, x[:, 0])
             by_draw[at : at + len(x)] = x
-            self.filled = at + len(x)
+        self.filled = at + len(x)
 
     def allocate(self, name: str, x: np.ndarray) -> np.ndarray:
         """The array of all draws like x."""

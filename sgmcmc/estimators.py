@@ -66,8 +66,8 @@ def each_chain(fn: Callable, theta: Any, *rows: Any) -> Any:
         return tree.map(lambda x: tf.convert_to_tensor(x)[None], fn(*first))
     if rows and tree.leaves(rows)[0].shape[0] == 1:
         shared = tree.map(lambda x: x[0], rows)
-        return tf.vectorized_map(lambda params: fn(params, *shared), theta)
-    return tf.vectorized_map(lambda each: fn(*each), (theta, *rows))
+        return tf.vectorized_map(lambda params: fn(params, *shared), theta, warn=False)
+    return tf.vectorized_map(lambda each: fn(*each), (theta, *rows), warn=False)
 
 
 def with_prior(model: Posterior, theta: Any, data: Evaluation) -> Evaluation:
@@ -177,7 +177,7 @@ class ControlVariate:
 
         both = each_chain(here_and_there, theta, batch.rows)
         here, there = tree.map(lambda x: batch.scale * x, both)
-        value, gradient = tree.map(lambda c, x, y: c + x - y, centre.full, here, there)
+        value, gradient = tree.map(lambda c, x, y: c + (x - y), centre.full, here, there)
         error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
         for t, c, e in zip(*map(tree.leaves, (theta, centre.params, error))):
             value += tf.reduce_sum((t - c) * e, axis=range(1, t.shape.rank))

@@ -131,6 +131,15 @@ class Source:
         if isinstance(array, np.memmap) and array.dtype.kind == "f":
             checks.finite(f"dataset[{name!r}]", rows, index, array)
 
+    def probe(self, count: int) -> dict[str, tf.Tensor]:
+        """The first rows, and those with the smallest and largest integers: indices, most often."""
+        index = np.arange(count)
+        for array in self.arrays.values():
+            if count < self.N and array.dtype.kind in "iu" and not isinstance(array, np.memmap):
+                ends = np.array([array.argmin(), array.argmax()]) // (array.size // self.N)
+                index = np.concatenate([index, ends])
+        return self.subset(index).rows(0, len(index))
+
     def pieces(self, nbytes: int = BLOCK_BYTES) -> Iterator[dict[str, tf.Tensor]]:
         """All rows, in pieces of bounded size."""
         count = max(1, nbytes // max(1, self.row_bytes))
@@ -169,7 +178,8 @@ class Feeder:
         self.chunk = 1 << int(np.clip(np.log2(CHUNK_NUMBERS / numbers), 0, np.log2(CHUNK_MAX)))
         rows = source.shapes(self.inner_steps, self.row_chains, n)
         noise = (self.noises, self.chains, self.width)
-        nbytes = self.inner_steps * self.row_chains * n * source.row_bytes + 4 * int(np.prod(noise))
+        nbytes = self.inner_steps * self.row_chains * n * source.row_bytes
+        nbytes += int(np.prod(noise)) * np.dtype(self.dtype).itemsize
         self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
         self.arrays = [
             Block(
@@ -229,7 +239,7 @@ class Feeder:
         """Row numbers and noise of one chunk of iterations."""
         if self.drawn is None or self.drawn[0] != chunk:
             count, L = self.chunk, self.inner_steps
-            N, n = self.source.N, self.n
+            self.drawn, N, n = None, self.source.N, self.n
             index = np.empty((count, L, self.row_chains, n), row_type(N))
             noise = np.empty((count, self.noises, self.chains, self.width), self.dtype)
             for c in range(self.row_chains):

@@ -70,6 +70,8 @@ def setup(
         replacement.
     n_chains : int, optional
         Run so many independent chains at once; all draws get a leading axis of that length.
+        `log_lik` is mapped over them by `tf.vectorized_map`: no shape may depend on the values of
+        data or parameters, as with `tf.boolean_mask`.
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
     shared_minibatches : bool
@@ -103,8 +105,8 @@ def setup(
         if n_chains is None:
             raise ValueError("starts needs n_chains: how many chains are there?")
         starts = checks.like_params("starts", starts, params, (n_chains,))
-    probe = max(1, min(n, PROBE_BYTES // source.row_bytes))
-    checks.model(log_lik, log_prior, params, source.rows(0, probe))
+    probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
+    checks.model(log_lik, log_prior, params, probe)
 
     model = posterior(log_lik, log_prior)
     centre = estimator.start(params, partial(find_mode, model, source, n, seed, verbose=verbose))
@@ -210,7 +212,7 @@ def run(
         here, n_iters, burn_in, thin, track, keep, out, verbose
     )
     began = sampler.state.iteration
-    memory = Memory(n_iters // thin, keep, sampler.n_chains, out)
+    memory = Memory(n_iters // thin, sampler.n_chains, out)
     settings = {**sampler.settings, "n_iters": n_iters, "burn_in": burn_in, "thin": thin}
 
     def draws() -> Draws:
@@ -220,7 +222,7 @@ def run(
 
     try:
         with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
-            sampler.run(n_iters, [memory], burn_in, thin, track, progress)
+            sampler.run(n_iters, [memory], keep, burn_in, thin, track, progress)
     except (Exception, KeyboardInterrupt) as stop:
         if isinstance(stop, KeyboardInterrupt):  # it may come between storing and going on
             gone = sampler.state.iteration - began - burn_in

@@ -78,11 +78,17 @@ class Sampler:
         self.program = compiled(self.advance, jit)
         self.followed: tuple[Mapping | None, Callable | None] = None, None
 
+    def __repr__(self) -> str:
+        shapes = zip(tree.names(self.params), tree.leaves(self.params))
+        listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in shapes)
+        name = self.settings.get("sampler", type(self.dynamics).__name__)
+        return f"Sampler({listed}; {name}, after {self.state.iteration:,} iterations)"
+
     @staticmethod
     def per_parameter(theta: Any, h: Iterable) -> Any:
         """Step sizes in the form of the parameters."""
         dtype = tree.leaves(theta)[0].dtype
-        return tree.pack(theta, [tf.cast(x, dtype) for x in h])
+        return tree.pack(theta, [tf.convert_to_tensor(x, dtype) for x in h])
 
     def shown(self, theta: Any) -> Any:
         """Without the axis of chains, where the user asked for none."""
@@ -143,6 +149,7 @@ class Sampler:
         self,
         n_iters: int,
         collectors: Iterable[Collector] = (),
+        keep: Iterable[str] = (),
         burn_in: int = 0,
         thin: int = 1,
         track: Mapping[str, Callable] | None = None,
@@ -150,7 +157,8 @@ class Sampler:
     ) -> None:
         """Go on by burn_in + n_iters iterations; every thin-th of the last n_iters is collected.
 
-        A call of the compiled program ends with its block, or after about CALL_SECONDS.
+        Of the parameters, collectors get those to `keep`. A call of the compiled program ends with
+        its block, or after about CALL_SECONDS.
         """
         size, began = self.feeder.size, self.state.iteration
         kept_from, end = began + burn_in, began + burn_in + n_iters
@@ -176,7 +184,8 @@ class Sampler:
                 low = max(first, kept_from - j * size)
                 low += -(j * size + low - kept_from + 1) % thin
                 if collectors:
-                    kept = cut(draws, slice(low, stop, thin))
+                    wanted = {**draws, "params": {k: draws["params"][k] for k in keep}}
+                    kept = cut(wanted, slice(low, stop, thin))
                     if follow:
                         tracked = follow(draws["params"], tf.constant([low, stop, thin]))
                         kept["track"] = cut(tracked, slice(low, stop, thin))
@@ -199,6 +208,14 @@ class Sampler:
             if not all(np.isfinite(tree.leaves(part)[i]).all() for part in chain):
                 what, steps = f"the parameter {name!r}", steps[[i]]
                 break
+        if iteration == 0:
+            error = ChainDiverged(
+                f"{what} is NaN or infinite after the first step: log_lik or log_prior is not "
+                "finite where the chain starts, or for some rows of dataset, or stepsize is far "
+                "too large"
+            )
+            error.iteration = iteration
+            return error
         error = ChainDiverged(
             f"{what} became NaN or infinite at iteration {iteration} with stepsize "
             f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. Most often the step is too "
@@ -235,11 +252,11 @@ def tracker(track: Mapping[str, Callable]) -> Callable:
     def follow(params: Any, span: tf.Tensor) -> dict[str, Any]:
         low, stop, thin = tf.unstack(span)
 
-        def evaluate(i: tf.Tensor | int) -> dict[str, Any]:
+        def evaluate(i: tf.Tensor) -> dict[str, Any]:
             theta = tree.map(lambda x: x[i], params)
             return {k: each_chain(as_tensor(fn), theta) for k, fn in track.items()}
 
-        like = evaluate(0)  # at a fixed draw: XLA would compile anew for every value of `low`
+        like = tf.function(evaluate, autograph=False).get_concrete_function(low).structured_outputs
         size = tree.leaves(params)[0].shape[0]
         values = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
 
@@ -262,18 +279,16 @@ def compiled(fn: Callable, jit: bool) -> Callable:
     def call(*arguments: Any) -> Any:
         nonlocal program, jit
         leaves = tree.leaves(arguments)
-        if program is None:
+        first = program is None
+        if first:
             program = trace(arguments, leaves)
         try:
             return program(*leaves)
         except tf.errors.OpError as error:
-            if jit:
-                program = trace(arguments, leaves, False)
-            try:
-                result = program(*leaves)
-            except tf.errors.OpError as error:
+            if not (jit and first):
                 raise ValueError(f"the model raised {checks.summary(error)}") from error
-            jit = False
+            jit, program = False, None
+            result = call(*arguments)
             warnings.warn(
                 f"XLA cannot compile {refused(error)}: this model runs without it, at about half "
                 "the speed",
@@ -281,10 +296,11 @@ def compiled(fn: Callable, jit: bool) -> Callable:
             )
             return result
 
-    def trace(arguments: Any, leaves: list, jit_compile: bool = jit) -> Callable:
+    def trace(arguments: Any, leaves: list) -> Callable:
+        like = tree.map(lambda _: 0, arguments)
         return tf.function(
-            lambda *leaves: fn(*tree.pack(arguments, leaves)),
-            jit_compile=jit_compile,
+            lambda *leaves: fn(*tree.pack(like, leaves)),
+            jit_compile=jit,
             autograph=False,
         ).get_concrete_function(*leaves)
 

@@ -75,6 +75,12 @@ def test_every_sampler_is_public_with_its_setup():
         assert {name, f"{name}_setup"} <= set(sgmcmc.__all__)
 
 
+def test_the_readme_runs(capsys):
+    blocks = (Path(__file__).parents[1] / "README.md").read_text().split("```python\n")[1:]
+    exec("".join(block.split("```")[0] for block in blocks), {})
+    assert "beta[0]" in capsys.readouterr().out
+
+
 def test_a_call_with_wrong_names_says_which_are_right():
     with pytest.raises(TypeError, match=r"sgld\(\) has no argument 'step_size'.*'stepsize'"):
         sgmcmc.sgld(None, None, None, step_size=1)

@@ -6,6 +6,7 @@ sampler has negative controls, the usual faults of the field, that the same comp
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -121,6 +122,39 @@ def too_little_noise(dynamics):
             return super().update(chain, gradient, tf.sqrt(tf.cast(0.9, noise.dtype)) * noise, h)
 
     return TooLittleNoise
+
+
+@dataclass(frozen=True)
+class DriftRoundedAway(SGLD):
+    """The drift is added to a large θ before the noise is: in float32 it vanishes."""
+
+    def update(self, chain, gradient, noise, h):
+        z = tree.split(noise, chain.theta)
+        move = lambda t, g, z, h: (t + h / 2 * g) + tf.sqrt(h) * z  # noqa: E731
+        return Chain(tree.map(move, chain.theta, gradient, z, h))
+
+
+def test_small_steps_far_from_zero(seed, wrong):
+    lam, h, centre = 1e4, 1e-6, 3000.0
+
+    def squares(sampler):
+        draws = sampler(
+            lambda params, data: -lam / 2 * (params["x"] - centre) ** 2 + 0 * data["none"][0],
+            {"none": np.zeros(1)},
+            {"x": centre},
+            h,
+            minibatch_size=1,
+            n_chains=gaussian.CHAINS,
+            burn_in=1000,
+            n_iters=4000,
+            seed=seed,
+            verbose=False,
+        )
+        return mean_squares(draws["x"] - centre)
+
+    exact = gaussian.sgld_variance(Case(lam, h, 0))
+    assert_mean(squares(sgmcmc.sgld), exact, detect=0.15)
+    assert_rejected(squares(wrong(DriftRoundedAway)), exact)
 
 
 @dataclass(frozen=True)

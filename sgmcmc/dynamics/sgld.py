@@ -28,6 +28,9 @@ class SGLD(Dynamics):
 
     def update(self, chain: Chain, gradient: Any, noise: tf.Tensor, h: Any) -> Chain:
         z = tree.split(noise, chain.theta)
+        # The brackets matter: a small drift added to a large θ alone would be rounded away.
         return Chain(
-            tree.map(lambda t, g, z, h: t + h / 2 * g + tf.sqrt(h) * z, chain.theta, gradient, z, h)
+            tree.map(
+                lambda t, g, z, h: t + (h / 2 * g + tf.sqrt(h) * z), chain.theta, gradient, z, h
+            )
         )

@@ -51,7 +51,7 @@ class SGNHT(Dynamics):
     )
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Thermostatted:
-        xi = tree.map(lambda t, a: tf.fill(t.shape[:1], tf.cast(a, t.dtype)), theta, self.a)
+        xi = tree.map(lambda t, a: tf.fill(t.shape[:1], tf.constant(a, t.dtype)), theta, self.a)
         return Thermostatted(theta, momentum(theta, noise, h), xi)
 
     def update(
