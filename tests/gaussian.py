@@ -23,7 +23,7 @@ class Case(NamedTuple):
     size: int = 1
 
 
-def run(sampler, cases, *, N=40, n=10, n_iters=4000, burn_in=500, seed, **options):
+def run(sampler, cases, *, N=40, n=10, n_iters=5500, burn_in=500, seed, **options):
     """Draws of all cases at once; the gradient noise is theirs for this N and n."""
     rng = np.random.default_rng(0)
     dataset = {}

@@ -203,6 +203,7 @@ def test_nothing_is_traced_twice(name):
     assert len(calls) == traced
 
 
+@pytest.mark.slow
 def test_hundred_calls_leak_no_memory(name):
     def resident():
         gc.collect()

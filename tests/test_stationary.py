@@ -71,7 +71,7 @@ def test_sgld_table():
 @pytest.mark.parametrize("L", [1, 5])
 def test_sghmc(seed, L):
     draws = gaussian.run(
-        sgmcmc.sghmc, HAMILTON, alpha=alphas(HAMILTON), L=L, n_iters=20_000 // L, seed=seed
+        sgmcmc.sghmc, HAMILTON, alpha=alphas(HAMILTON), L=L, n_iters=27_000 // L, seed=seed
     )
     for name, case in HAMILTON.items():
         assert_mean(mean_squares(draws[name]), gaussian.sghmc_variance(case))

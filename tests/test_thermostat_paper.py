@@ -95,7 +95,7 @@ def test_gaussian_mean(seed, h, sghmc_figure, sgnht_figure, n_iters):
 
     exact = 100 * gaussian.sghmc_variance(case)
     assert exact == pytest.approx(sghmc_figure, rel=0.03)
-    hamilton = centred(sgmcmc.sghmc, alpha=h, L=10, n_iters=n_iters // 5)
+    hamilton = centred(sgmcmc.sghmc, alpha=h, L=10, n_iters=3 * n_iters // 10)
     assert_mean(hamilton, exact)
 
     thermostat = centred(sgmcmc.sgnht, a=h, n_iters=n_iters, thin=10)
