@@ -194,7 +194,7 @@ BAD_VALUES = {  # what the error says, … for some words of it: what is passed
             "must return one number, not…shape (1,): sum it": lambda params: params["beta"][:1],
             "is nan at the start: choose params": lambda params: total(params) * np.nan,
             GRAPH.format("AttributeError: "): lambda params: params["beta"].numpy()[0],
-            GRAPH.format("NotImplementedError: "): lambda params: np.sum(params["beta"]),
+            GRAPH.format("…to a numpy array"): lambda params: np.sum(params["beta"]),
             GRAPH.format("…as a Python `bool`"): branching,
             "raised…mixes float64 constants with float32 parameters…, or pass dtype='float64'": (
                 lambda params: total(params) * tf.constant(2.0, tf.float64)
