@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
+from .outside import Outside, is_outside, read_by_slices
 
 SLICE_BYTES = 16 << 20
 DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\{\{.*|\s*\[Op:.*")
@@ -183,10 +184,10 @@ def function(name: str, value: Any, call: str) -> Callable:
     return value
 
 
-def dataset(value: Any, dtype: tf.DType) -> dict[str, np.ndarray]:
+def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
     """Arrays that share their first axis; those in memory are made contiguous and of one dtype."""
     named("dataset", value, "arrays, such as {'X': X, 'y': y}")
-    arrays = {k: array(f"dataset[{k!r}]", v) for k, v in value.items()}
+    arrays = {k: array(f"dataset[{k!r}]", v, outside=True) for k, v in value.items()}
     for name, x in arrays.items():
         if x.ndim == 0:
             raise ValueError(
@@ -196,7 +197,7 @@ def dataset(value: Any, dtype: tf.DType) -> dict[str, np.ndarray]:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the arrays of dataset must have equally many rows, not {lengths}")
     for name, x in arrays.items():
-        if isinstance(x, np.memmap):
+        if is_outside(x):
             continue
         if x.dtype.kind == "f":
             arrays[name] = cast(f"dataset[{name!r}]", x, dtype.as_numpy_dtype, copy=False)
@@ -459,10 +460,17 @@ def named(name: str, value: Any, wanted: str) -> None:
             )
 
 
-def array(name: str, value: Any) -> np.ndarray:
-    """An array of numbers or booleans."""
+def array(name: str, value: Any, outside: bool = False) -> Any:
+    """An array of numbers or booleans, in memory unless it may be `outside`."""
     if isinstance(value, np.memmap):
         x = value
+    elif outside and read_by_slices(value):
+        x = Outside(value)
+        first = np.asarray(value[:1])
+        if first.shape[1:] != x.shape[1:]:
+            raise TypeError(f"{name} must be a dense array, not a {type(value).__name__}")
+        if len(x):
+            array(name, first)
     else:
         try:
             x = np.asarray(value)
@@ -494,16 +502,14 @@ def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
     return result
 
 
-def finite(
-    name: str, x: np.ndarray, rows: np.ndarray | None = None, given: np.ndarray | None = None
-) -> None:
+def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None, given: Any = None) -> None:
     """No NaN, no infinite value.
 
     `given` are the numbers before they were converted, where they may have been too large for it;
     `rows` the numbers of its rows that are in x, where those are not all.
     """
     is_scalar, x = x.ndim == 0, np.atleast_1d(x)
-    given = x if given is None else np.atleast_1d(given)
+    given = x if given is None else np.atleast_1d(given) if is_scalar else given
     count = max(1, SLICE_BYTES // max(1, x[:1].nbytes))
     for start in range(0, len(x), count):
         good = np.isfinite(x[start : start + count])
@@ -511,7 +517,7 @@ def finite(
             bad = np.argwhere(~good)[0]
             bad[0] += start
             row = bad[0] = bad[0] if rows is None else rows[bad[0]]
-            value = given[tuple(bad)]
+            value = given[row : row + 1][(0, *bad[1:])]
             found = f"{name} is {value}" if is_scalar else f"{name} has {value} in row {row}"
             if np.isfinite(value):
                 raise ValueError(

@@ -1,6 +1,6 @@
 """What the host prepares: rows of data, noise and step sizes of the next iterations.
 
-One worker thread draws the random numbers and gathers the rows of the coming blocks while compiled
+A worker thread draws the random numbers and gathers the rows of the coming blocks while compiled
 code works on the present one, which it reads in place. Random numbers belong to chunks of
 iterations whose length depends on the problem alone, and each chunk of each chain has a stream of
 its own: how the iterations are cut into blocks, steps and runs cannot change the chain.
@@ -16,11 +16,14 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks, tree
+from .cores import one_core
 from .dynamics import Dynamics
+from .outside import is_outside
 
 ROWS, NOISE, START, SUBSET = range(4)  # what a stream of random numbers is for
 BLOCK_BYTES, BLOCK_MAX, SLOTS = 16 << 20, 1024, 3
-CHUNK_NUMBERS, CHUNK_MAX = 1 << 17, 1024
+CHUNK_NUMBERS, CHUNK_MAX, CHUNK_BYTES = 1 << 17, 1024, 16 << 20
+ONE_CORE = one_core()
 PAGE = 4096
 
 
@@ -74,6 +77,29 @@ def without_replacement(rng: np.random.Generator, N: int, n: int, count: int) ->
     return rows
 
 
+def standard_normals(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Standard normals; in single precision by Box and Muller's method.
+
+    Its logarithms and sines use the processor's vectors: a third of the time of NumPy's ziggurat.
+    Radii come from 32 bits, and so reach 6.8 standard deviations.
+    """
+    if np.dtype(dtype) != np.float32:
+        return rng.standard_normal(shape, dtype)
+    size = int(np.prod(shape))
+    half = -(-size // 2)
+    u = rng.bit_generator.random_raw(half).view(np.uint32).astype(np.float32).reshape(2, half)
+    radius, angle = u
+    radius += 0.5
+    radius *= 2.0**-32
+    np.log(radius, out=radius)
+    radius *= -2
+    np.sqrt(radius, out=radius)
+    angle *= 2 * np.pi * 2.0**-32
+    z = np.stack([np.cos(angle), np.sin(angle)])
+    z *= radius
+    return z.reshape(-1)[:size].reshape(shape)
+
+
 def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array that starts on a page, so that TensorFlow and XLA read it in place."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -83,9 +109,9 @@ def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 class Source:
-    """A data set in NumPy arrays or memory maps, whose rows are read as they are wanted.
+    """A data set in memory or outside, whose rows are read as they are wanted.
 
-    Floating-point arrays in memory have the type `dtype` already; those on disk are converted, and
+    Floating-point arrays in memory have the type `dtype` already; those outside are converted, and
     searched for NaN and infinite values, as they are read.
     """
 
@@ -108,7 +134,8 @@ class Source:
         """Write the rows of these numbers to `out`."""
         for name, array in self.arrays.items():
             to = out[name]
-            if array.dtype == to.dtype and array.flags.c_contiguous:  # else take copies all of it
+            in_one_piece = isinstance(array, np.ndarray) and array.flags.c_contiguous
+            if array.dtype == to.dtype and in_one_piece:  # else take copies all of it
                 np.take(array, index, axis=0, out=to, mode="clip")
             else:
                 with np.errstate(over="ignore"):
@@ -126,16 +153,16 @@ class Source:
         return out
 
     def check(self, name: str, rows: np.ndarray, index: np.ndarray) -> None:
-        """Search rows that were read from the disk for NaN and infinite values."""
+        """Search rows that were read from outside for NaN and infinite values."""
         array = self.arrays[name]
-        if isinstance(array, np.memmap) and array.dtype.kind == "f":
+        if is_outside(array) and array.dtype.kind == "f":
             checks.finite(f"dataset[{name!r}]", rows, index, array)
 
     def probe(self, count: int) -> dict[str, tf.Tensor]:
         """The first rows, and those with the smallest and largest integers: indices, most often."""
         index = np.arange(count)
         for array in self.arrays.values():
-            if count < self.N and array.dtype.kind in "iu" and not isinstance(array, np.memmap):
+            if count < self.N and array.dtype.kind in "iu" and not is_outside(array):
                 ends = np.array([array.argmin(), array.argmax()]) // (array.size // self.N)
                 index = np.concatenate([index, ends])
         return self.subset(index).rows(0, len(index))
@@ -175,7 +202,8 @@ class Feeder:
         self.inner_steps, self.noises = dynamics.inner_steps, dynamics.noises
 
         numbers = self.inner_steps * n + self.noises * self.width
-        self.chunk = 1 << int(np.clip(np.log2(CHUNK_NUMBERS / numbers), 0, np.log2(CHUNK_MAX)))
+        most = min(CHUNK_NUMBERS, CHUNK_BYTES // (4 * self.chains))
+        self.chunk = 1 << int(np.clip(np.log2(most / numbers), 0, np.log2(CHUNK_MAX)))
         rows = source.shapes(self.inner_steps, self.row_chains, n)
         noise = (self.noises, self.chains, self.width)
         nbytes = self.inner_steps * self.row_chains * n * source.row_bytes
@@ -203,7 +231,7 @@ class Feeder:
         """Block j; the worker goes on with those after it, as far as iteration `end`."""
         for k in [k for k in self.pending if not j <= k < j + SLOTS]:
             self.pending.pop(k).cancel()
-        for k in range(j, j + SLOTS):
+        for k in range(j, j + (1 if ONE_CORE else SLOTS)):
             if k not in self.pending and (k == j or k * self.size < end):
                 self.pending[k] = self.worker.submit(self.fill, k)
         try:
@@ -252,8 +280,8 @@ class Feeder:
 
     def normals(self, purpose: int, chunk: int, chain: int, count: int) -> np.ndarray:
         """Standard normals for so many iterations of one chain."""
-        shape = (count, self.noises, self.width)
-        return stream(self.seed, purpose, chunk, chain).standard_normal(shape, self.dtype)
+        rng = stream(self.seed, purpose, chunk, chain)
+        return standard_normals(rng, (count, self.noises, self.width), self.dtype)
 
     def close(self) -> None:
         """Let the worker thread go."""

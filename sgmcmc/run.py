@@ -56,8 +56,9 @@ def setup(
         names, in TensorFlow operations.
     dataset : dict of arrays
         The data: any number of arrays that share their first axis, the rows. Integers and booleans
-        stay so, floating-point numbers become `dtype`. An `np.memmap` is read as it is needed, and
-        arrays that fit as they are are not copied: leave them alone while the sampler is in use.
+        stay so, floating-point numbers become `dtype`. An `np.memmap`, or what is not in memory but
+        can be sliced like it (of h5py, zarr, ...), is read as it is needed, and arrays that fit as
+        they are are not copied: leave them alone while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict

@@ -17,6 +17,7 @@ from .estimators import Posterior, each_chain
 from .minibatch import START, Batch, Block, Feeder
 from .progress import Progress
 
+APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
 CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
 
 
@@ -94,21 +95,31 @@ class Sampler:
         """Without the axis of chains, where the user asked for none."""
         return theta if self.n_chains else tree.map(lambda x: x[0], theta)
 
-    def transition(self, chain: Any, estimator_state: Any, block: Block, i: tf.Tensor) -> tuple:
+    def transition(
+        self, chain: Any, estimator_state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
+    ) -> tuple:
         """One iteration, with row i of the block: a pure function."""
         dynamics, feeder = self.dynamics, self.feeder
-        h = self.per_parameter(dynamics.position(chain), tf.unstack(block.stepsize[i]))
+        h = self.per_parameter(dynamics.position(chain), tf.unstack(tf.gather(block.stepsize, i)))
 
         def inner(l: tf.Tensor, chain: Any, _: tf.Tensor) -> tuple:
-            batch = Batch({k: v[i, l] for k, v in block.rows.items()}, feeder.source.N / feeder.n)
-            estimate = self.estimator.estimate(
-                self.model, dynamics.position(chain), estimator_state, batch
-            )
-            chain = dynamics.update(chain, estimate.gradient, block.noise[i, l], h)
-            return l + 1, chain, estimate.value
+            here = tf.stack([i, l])
+
+            def update(chain: Any, rows: dict[str, tf.Tensor]) -> tuple:
+                batch = Batch(rows, feeder.source.N / feeder.n)
+                estimate = self.estimator.estimate(
+                    self.model, dynamics.position(chain), estimator_state, batch
+                )
+                chain = dynamics.update(
+                    chain, estimate.gradient, tf.gather_nd(block.noise, here), h
+                )
+                return chain, estimate.value
+
+            rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
+            return l + 1, *apart(update, chain, rows, once)
 
         chain = dynamics.begin(chain, block.noise[i, -1], h)
-        start = tf.constant(0), chain, tf.zeros(feeder.chains, feeder.dtype)
+        start = 0, chain, tf.zeros(feeder.chains, feeder.dtype)
         if dynamics.inner_steps == 1:
             _, chain, value = inner(*start)
         else:
@@ -120,30 +131,33 @@ class Sampler:
         report = self.dynamics.report(chain, h)
         return {"params": self.dynamics.position(chain), "log_posterior": value, **report}
 
-    def advance(self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor) -> tuple:
-        """Iterations first ... last − 1 of a block, until one is not finite: what is compiled."""
+    def advance(
+        self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor, *, jit: bool
+    ) -> tuple:
+        """Iterations first ... last − 1 of a block, which is what is compiled.
+
+        The first thing returned is the number of the first that is not finite, or `last`.
+        """
         first, last = tf.unstack(span)
+        size, large = self.feeder.size, self.feeder.n * self.feeder.source.row_bytes > APART_BYTES
+        once = tf.minimum(last - first, 1) if jit and large else None
         h = self.per_parameter(self.dynamics.position(chain), tf.unstack(block.stepsize[0]))
         like = self.record(chain, tf.zeros(self.feeder.chains, self.feeder.dtype), h)
-        draws = [
-            tf.TensorArray(x.dtype, self.feeder.size, element_shape=x.shape)
-            for x in tree.leaves(like)
-        ]
+        draws = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
 
-        def body(i: tf.Tensor, healthy: tf.Tensor, chain: Any, draws: list) -> tuple:
-            chain, value, h = self.transition(chain, estimator_state, block, i)
-            healthy = all_finite((chain, value))
+        def body(i: tf.Tensor, chain: Any, draws: list) -> tuple:
+            chain, value, h = self.transition(chain, estimator_state, block, i, once)
             draw = tree.leaves(self.record(chain, value, h))
-            return i + 1, healthy, chain, [a.write(i, x) for a, x in zip(draws, draw)]
+            return i + 1, chain, [a.write(i, x) for a, x in zip(draws, draw)]
 
-        reached, healthy, chain, draws = tf.while_loop(
-            lambda i, healthy, *_: healthy & (i < last),
-            body,
-            (first, tf.constant(True), chain, draws),
-            parallel_iterations=1,
+        _, chain, draws = tf.while_loop(
+            lambda i, *_: i < last, body, (first, chain, draws), parallel_iterations=1
         )
-        draws = tree.pack(like, [a.stack() for a in draws])
-        return reached, healthy, chain, self.shown(self.dynamics.position(chain)), draws
+        draws = [a.stack() for a in draws]
+        each, good = tf.range(size), tf.stack([finite_rows(x) for x in draws])
+        gone_wrong = (each >= first) & (each < last) & ~tf.reduce_all(good, axis=0)
+        stop = tf.reduce_min(tf.where(gone_wrong, each, last))
+        return stop, chain, self.shown(self.dynamics.position(chain)), tree.pack(like, draws)
 
     def run(
         self,
@@ -174,13 +188,11 @@ class Sampler:
                 self.feeder.ask_schedules(j, first, last)
                 arguments = self.state.chain, self.estimator_state, block
                 clock = time.perf_counter()
-                reached, healthy, chain, now, draws = self.program(
-                    *arguments, tf.constant([first, last])
-                )
+                stop, chain, now, draws = self.program(*arguments, tf.constant([first, last]))
                 seconds = (time.perf_counter() - clock) / (last - first)
                 pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
 
-                stop = int(reached) - (not healthy)
+                stop = int(stop)
                 low = max(first, kept_from - j * size)
                 low += -(j * size + low - kept_from + 1) % thin
                 if collectors:
@@ -191,21 +203,22 @@ class Sampler:
                         kept["track"] = cut(tracked, slice(low, stop, thin))
                     for collector in collectors:
                         collector.add((j * size + low - kept_from) // thin, kept)
-                if not healthy:
-                    raise self.diverged(chain, j * size + stop, arguments[-1].stepsize[stop])
+                if stop < last:
+                    steps = block.stepsize.numpy()[stop]
+                    raise self.diverged(cut(draws, slice(stop, stop + 1)), j * size + stop, steps)
                 self.state, theta = State(chain, j * size + stop), now
-                if progress:
-                    value = float(np.mean(draws["log_posterior"][stop - 1]))
+                if progress and progress.verbose:
+                    value = float(np.mean(draws["log_posterior"].numpy()[stop - 1]))
                     progress.update(self.state.iteration - began, value)
         finally:
             if theta is not None:
                 tree.map(assign, self.params, theta)
 
-    def diverged(self, chain: Any, iteration: int, stepsize: tf.Tensor) -> ChainDiverged:
+    def diverged(self, draw: dict[str, Any], iteration: int, steps: np.ndarray) -> ChainDiverged:
         """The error that says which parameter diverged, when, and what to try."""
-        what, steps = "the log posterior", stepsize.numpy()
+        what, by_parameter = "the log posterior", [v for v in draw.values() if isinstance(v, dict)]
         for i, name in enumerate(tree.names(self.params)):
-            if not all(np.isfinite(tree.leaves(part)[i]).all() for part in chain):
+            if not all(np.isfinite(tree.leaves(part)[i]).all() for part in by_parameter):
                 what, steps = f"the parameter {name!r}", steps[[i]]
                 break
         if iteration == 0:
@@ -226,14 +239,37 @@ class Sampler:
         return error
 
 
+def apart(
+    update: Callable, chain: Any, rows: dict[str, tf.Tensor], once: tf.Tensor | None
+) -> tuple:
+    """update(chain, rows), with rows that XLA copies out of their block first, given `once`: 1.
+
+    It would otherwise read the block anew, number by number, for each product of the rows with a
+    vector. It does not see through a loop, not even of one trip if it cannot know that.
+    """
+    if once is None:
+        return update(chain, rows)
+    one = all(x.shape[0] == 1 for x in rows.values())  # XLA sees through an axis of length 1
+    rows = tree.map(lambda x: x[0], rows) if one else rows
+
+    def trip(k: tf.Tensor, chain: Any, _: tf.Tensor, flat: dict[str, tf.Tensor]) -> tuple:
+        rows = tree.map(lambda x: x[None], flat) if one else flat
+        return k + 1, *update(chain, rows), flat
+
+    leaf = tree.leaves(chain)[0]
+    start = 0, chain, tf.zeros(leaf.shape[0], leaf.dtype), rows
+    _, chain, value, _ = tf.while_loop(lambda k, *_: k < once, trip, start, parallel_iterations=1)
+    return chain, value
+
+
 def cut(nest: Any, span: slice) -> Any:
     """Some entries along the first axis, as NumPy arrays."""
     return tree.map(lambda x: x.numpy()[span], nest)
 
 
-def all_finite(nest: Any) -> tf.Tensor:
-    """Whether there is no NaN and no infinite value."""
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in tree.leaves(nest)])
+def finite_rows(x: tf.Tensor) -> tf.Tensor:
+    """Whether there is no NaN and no infinite value, for each entry along the first axis."""
+    return tf.reduce_all(tf.math.is_finite(x), axis=range(1, x.shape.rank))
 
 
 def assign(variable: tf.Variable, value: tf.Tensor) -> None:
@@ -249,7 +285,7 @@ def as_tensor(fn: Callable) -> Callable:
 def tracker(track: Mapping[str, Callable]) -> Callable:
     """A function of all draws of a block that evaluates the test functions at every thin-th."""
 
-    def follow(params: Any, span: tf.Tensor) -> dict[str, Any]:
+    def follow(params: Any, span: tf.Tensor, *, jit: bool) -> dict[str, Any]:
         low, stop, thin = tf.unstack(span)
 
         def evaluate(i: tf.Tensor) -> dict[str, Any]:
@@ -299,7 +335,7 @@ def compiled(fn: Callable, jit: bool) -> Callable:
     def trace(arguments: Any, leaves: list) -> Callable:
         like = tree.map(lambda _: 0, arguments)
         return tf.function(
-            lambda *leaves: fn(*tree.pack(like, leaves)),
+            lambda *leaves: fn(*tree.pack(like, leaves), jit=jit),
             jit_compile=jit,
             autograph=False,
         ).get_concrete_function(*leaves)
