@@ -8,6 +8,7 @@ noise that are off by .04, variances by .06. Each has a negative control.
 """
 
 import itertools
+import math
 import tracemalloc
 
 import numpy as np
@@ -445,6 +446,85 @@ def test_numbers_too_large_for_the_type(tmp_path):
             Source(checks.dataset(data, tf.float32), tf.float32).rows(0, 10)
 
 
+# Array-likes that are not in memory
+
+
+class Slices:
+    """What every such array can do."""
+
+    def __init__(self, x):
+        self.x, self.shape, self.dtype, self.read = x, x.shape, x.dtype, 0
+
+    def __getitem__(self, rows):
+        if not isinstance(rows, slice):
+            raise TypeError("slices, please")
+        found = self.x[rows]
+        self.read += len(found)
+        return found
+
+
+class Numbers(Slices):
+    """And some take row numbers that increase."""
+
+    def __getitem__(self, rows):
+        if isinstance(rows, slice):
+            return super().__getitem__(rows)
+        assert (np.diff(rows) > 0).all()
+        self.read += len(rows)
+        return self.x[rows]
+
+
+def in_a_file(x, path):
+    h5py = pytest.importorskip("h5py")
+    return h5py.File(path, "w").create_dataset("x", data=x, chunks=True)
+
+
+@pytest.mark.parametrize("kind", [Slices, Numbers, "file"])
+def test_array_likes_hold_the_same_rows(kind, tmp_path, seed):
+    data = {k: x for k, x in numbered(97).items() if k != "odd"}
+    if kind == "file":
+        likes = {k: in_a_file(x, tmp_path / f"{k}.h5") for k, x in data.items()}
+    else:
+        likes = {k: kind(x) for k, x in data.items()}
+    assert_same(contents(feeder(seed, data=likes), 30), contents(feeder(seed, data=data), 30))
+    source = Source(checks.dataset(likes, tf.float32), tf.float32)
+    for name, x in source.rows(5, 20).items():
+        np.testing.assert_array_equal(x, data[name][5:20])
+    for name, x in source.subset(np.array([3, 90, 4, 3])).arrays.items():
+        np.testing.assert_array_equal(x, data[name][[3, 90, 4, 3]])
+
+
+@pytest.mark.parametrize("kind", [Slices, Numbers])
+def test_array_likes_are_not_read_whole(kind, seed):
+    x = kind(np.zeros((1_000_000, 2)))
+    made = feeder(seed, n=10, chains=1, data={"x": x, "long": np.zeros((1_000_000, 1, 1), int)})
+    assert x.read == 1
+    content(made, 0, 1)
+    made.close()
+    assert x.read <= 1 + 10 * made.size
+
+
+def test_array_likes_are_checked_as_they_are_read(seed):
+    x = np.ones((40, 2))
+    x[17, 1] = np.nan
+    made = feeder(seed, n=40, chains=1, data={"x": Slices(x), "long": np.arange(40)[:, None, None]})
+    with pytest.raises(ValueError, match=r"dataset\['x'\] has nan in row 17"):
+        made.block(0, 1)
+    made.close()
+
+
+def test_other_arrays_are_taken_as_they_are():
+    class Labelled(Slices):  # as pandas has them
+        iloc = None
+
+        def __array__(self, dtype=None, copy=None):
+            return self.x
+
+    x = np.arange(6.0)
+    for value in (Labelled(x), tf.constant(x), x.tolist()):
+        assert isinstance(checks.dataset({"x": value}, tf.float64)["x"], np.ndarray)
+
+
 # Noise
 
 
@@ -472,6 +552,43 @@ def test_noise_is_white(dtype, seed, monkeypatch):
     z = contents(made, 64_000).noise.astype(float)
     assert z.shape[1:] == (3, 2, 4)
     assert is_white(z.reshape(len(z), -1))
+
+
+def quantile_z(z):
+    """How far from their frequencies the numbers beyond some quantiles are, on both sides."""
+    beyond = np.array([0.1, 0.5, 1, 2, 3, 4])
+    p = np.array([math.erfc(q / math.sqrt(2)) / 2 for q in beyond])
+    found = np.array([[np.mean(side > q) for q in beyond] for side in (z, -z)])
+    return (found - p) / np.sqrt(p * (1 - p) / z.size)
+
+
+def test_noise_is_normal(seed):
+    """Tails to four standard deviations; a tail 1.5 times too heavy at three would be found."""
+    z = minibatch.standard_normals(stream(seed, minibatch.NOISE), (1 << 11, 1, 513), np.float32)
+    assert z.shape == (1 << 11, 1, 513)
+    assert z.dtype == np.float32
+    assert np.abs(quantile_z(z.ravel())).max() < SIGMAS
+
+
+@pytest.mark.parametrize("wrong", ["heavy", "scale", "uniform"])
+def test_control_noise_is_normal(wrong, seed):
+    rng = np.random.default_rng(seed)
+    z = {
+        "heavy": lambda: rng.standard_t(40, 1 << 20),
+        "scale": lambda: 1.01 * rng.normal(size=1 << 20),
+        "uniform": lambda: rng.uniform(-(3**0.5), 3**0.5, 1 << 20),
+    }[wrong]()
+    assert np.abs(quantile_z(z)).max() > SIGMAS
+
+
+def test_many_chains_share_a_bounded_chunk(seed, monkeypatch):
+    few, many = feeder(seed, n=50, chains=30), feeder(seed, n=50, chains=3000)
+    assert few.chunk == feeder(seed, n=50, chains=1).chunk
+    index, noise = many.random(0)
+    assert index.nbytes + noise.nbytes <= minibatch.CHUNK_BYTES
+    assert are_sets(index.reshape(-1, 50), 97)
+    few.close()
+    many.close()
 
 
 @pytest.mark.parametrize("copied", ["parameter", "chain", "iteration", "chunk", "variance", "mean"])

@@ -86,3 +86,40 @@ def test_a_call_with_wrong_names_says_which_are_right():
         sgmcmc.sgld(None, None, None, step_size=1)
     with pytest.raises(TypeError, match=r"sgld\(\) missing a required argument: 'params'"):
         sgmcmc.sgld(None, None)
+
+
+ONE_CORE = """
+import hashlib, numpy as np, sgmcmc, tensorflow as tf
+draws = sgmcmc.sgld(
+    lambda params, data: -tf.reduce_sum((data["x"] - params["m"]) ** 2) / 2,
+    {"x": np.arange(100.0)}, {"m": 0.0}, 1e-3, minibatch_size=10, n_iters=3000, seed=1,
+    verbose=False,
+)
+print(hashlib.sha256(draws["m"].tobytes()).hexdigest())
+print(tf.config.threading.get_intra_op_parallelism_threads())
+"""
+
+
+@pytest.mark.slow
+def test_one_core_gives_the_same_draws(monkeypatch):
+    draws, threads = python(ONE_CORE).stdout.split()
+    monkeypatch.setenv("SGMCMC_ONE_CORE", "1")
+    assert python(ONE_CORE).stdout.split() == [draws, "1"]
+    assert threads == "0"
+    late = python("import tensorflow as tf; tf.zeros(1); import sgmcmc")
+    assert "import sgmcmc before the first tensor" in late.stderr
+    monkeypatch.setenv("SGMCMC_ONE_CORE", "yes")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        python("import sgmcmc")
+    assert "SGMCMC_ONE_CORE must be 0 or 1, not 'yes'" in caught.value.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["peers", "first-call", "memory", "scaling"])
+def test_benchmarks_run(what):
+    """No figure is looked at: only that there is a table of them."""
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "benchmarks", what, "--quick"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "| sgmcmc |" in done.stdout or "| sgld |" in done.stdout

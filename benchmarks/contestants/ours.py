@@ -1,0 +1,56 @@
+"""The package itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import sgmcmc
+
+from ..problems import ALPHA, L
+from . import Task, flat
+from .tensorflow_models import MODELS, PRIORS
+
+PACKAGES = ("sgmcmc", "tensorflow", "numpy")
+RESAMPLED = False
+
+
+def build(task: Task) -> Callable[[int], np.ndarray]:
+    """A sampler that is set up; each call goes on with the chain."""
+    options = dict(task.options)
+    own: dict[str, Any] = {"sghmc": {"alpha": ALPHA, "L": L}, "sgnht": {"a": ALPHA}}.get(
+        task.kind, {}
+    )
+    mode = options.pop("mode", task.start)
+    if task.cv:
+        own["mode"] = mode
+    if options.pop("with_replacement", False):
+        sgmcmc.minibatch.without_replacement = lambda rng, N, n, count: rng.integers(
+            0, N, (count, n), dtype=sgmcmc.minibatch.row_type(N)
+        )
+    setup = getattr(sgmcmc, f"{task.kind}{'cv' if task.cv else ''}_setup")
+    sampler = setup(
+        MODELS[task.problem],
+        task.data,
+        mode,
+        task.stepsize,
+        log_prior=PRIORS[task.problem],
+        minibatch_size=task.minibatch,
+        n_chains=task.chains or None,
+        seed=1,
+        verbose=False,
+        **own,
+        **options,
+    )
+
+    def call(steps: int) -> np.ndarray:
+        keep = None if task.stored else []
+        draws = sgmcmc.run(sampler, steps, keep=keep, verbose=False)
+        return flat(draws) if task.stored else sgmcmc.get_params(sampler)["w1"]
+
+    return call
