@@ -199,7 +199,6 @@ def plots(result: dict, folder: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     def plain_logarithms(axis: Any) -> None:

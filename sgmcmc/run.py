@@ -76,8 +76,9 @@ def setup(
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
     shared_minibatches : bool
-        Let all chains see the same minibatches. With 4 to 32 chains, a chain's step is 2 to 6 times faster, but chains
-        then move together: R̂ and errors pooled over chains can no longer be trusted.
+        Let all chains see the same minibatches. With 4 to 32 chains, a chain's step is 2 to 6 times
+        faster, but chains then move together: R̂ and errors pooled over chains can no longer be
+        trusted.
     dtype : {"float32", "float64"}
         The type of the parameters and of floating-point data. Single precision has 7 digits: a
         parameter near 10,000 that is known to .001 wants "float64", or to be centred.
