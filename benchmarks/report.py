@@ -59,7 +59,7 @@ def peers(result: dict) -> str:
     if "P1 sgld" in result["step"]:
         rows = [[name, cell(result, "P1 sgld", name)] for name in SPECIALS]
         parts.append(f"**P1 sgld**, beside the limit and variants\n\n{grid(['', 'sgld'], rows)}")
-        parts.append("**Ratios**, of medians of this run\n\n" + targets(result))
+        parts.append("**Ratios** of these medians\n\n" + targets(result))
     if "side by side" in result:
         rows = [
             [name, number(1e6 * alone), number(1e6 * both), f"{both / alone:.2f}"]
