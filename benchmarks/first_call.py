@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .peers import ENTRIES, task
-from .race import Contestant, Failed, say, spread, undisturbed
+from .peers import ENTRIES, enter, task
+from .race import Failed, say, spread, undisturbed
 
 STEPS = 10_000
 PEERS = ("sgmcmc", "SGMCMCJax, JAX 0.4.13", "SGMCMCJax, JAX 0.10.2", "BlackJAX", "posteriors")
@@ -38,9 +38,8 @@ def run(quick: bool) -> dict:
 
 def one(name: str, kind: str, quick: bool) -> tuple[float, float]:
     """One process."""
-    entry = ENTRIES[name]
     size = {"call_steps": 100, "rows": 5000} if quick else {"call_steps": STEPS}
-    with Contestant(name, entry.package, entry.requirements, entry.env) as contestant:
+    with enter(name) as contestant:
         imported = contestant.ask("hello")["seconds"]
-        answer = contestant.ask("first", **task(entry, "P1", kind, **size))
+        answer = contestant.ask("first", **task(ENTRIES[name], "P1", kind, **size))
         return answer["seconds"], imported

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
-from .peers import ENTRIES, task
-from .race import Contestant, Failed, say, spread
+from .peers import ENTRIES, enter, task
+from .race import Failed, say, spread
 
 STEPS = 10_000
 CASES: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ def one(name: str, settings: dict, folder: str, quick: bool) -> dict:
     if settings.get("disk"):
         settings["disk"] = folder
     for _ in range(1 if quick else 3):
-        with Contestant(name, entry.package, entry.requirements, entry.env) as contestant:
+        with enter(name) as contestant:
             try:
                 asked = task(entry, "P1", kind, call_steps=steps, **settings)
                 answer = contestant.ask("first", **asked)

@@ -43,6 +43,12 @@ SIDE_BY_SIDE = ("sgmcmc", "sgmcmc on one core", "SGMCMCJax, JAX 0.4.13")
 CHECK_STEPS = {"P1": 60_000, "P2": 300_000, "P3": 100}
 
 
+def enter(name: str) -> Contestant:
+    """A new process of a contestant."""
+    entry = ENTRIES[name]
+    return Contestant(name, entry.package, entry.requirements, entry.env)
+
+
 def task(entry: Entry, problem: str, kind: str, **more: Any) -> dict[str, Any]:
     """What to build."""
     plain = kind.removesuffix("cv")
@@ -58,7 +64,7 @@ def check(contestant: Contestant, entry: Entry, problem: str, kind: str, quick: 
     known = PROBLEMS[problem]
     mode = None
     if problem != "P3":
-        mean, cov = POSTERIORS.setdefault(problem, reference.posterior(problem, known.check_rows))
+        mean, cov = reference.posterior(problem, known.check_rows)
         names = {"P1": ["beta"], "P2": ["t1", "t2"]}[problem]
         mode = {k: part.tolist() for k, part in zip(names, np.split(mean, len(names)))}
     few = {"call_steps": 20} if quick else {}
@@ -76,9 +82,6 @@ def check(contestant: Contestant, entry: Entry, problem: str, kind: str, quick: 
     return {**verdict._asdict(), "wrong": bool(verdict.wrong), "steps": answer["steps"]}
 
 
-POSTERIORS: dict[str, Any] = {}
-
-
 def run(quick: bool, problems: Sequence[str] = tuple(PROBLEMS)) -> dict:
     """All of it, or some of the problems."""
     seconds, rounds = (0.05, 2) if quick else (1.0, 5)
@@ -88,7 +91,7 @@ def run(quick: bool, problems: Sequence[str] = tuple(PROBLEMS)) -> dict:
         for name, entry in ENTRIES.items():
             if quick and entry.requirements:
                 continue
-            people[name] = Contestant(name, entry.package, entry.requirements, entry.env)
+            people[name] = enter(name)
             result["versions"][name] = people[name].ask("hello")["versions"]
         for problem in problems:
             for kind in ENTRIES["sgmcmc"].kinds:
@@ -137,10 +140,9 @@ def side_by_side(people: dict[str, Contestant], seconds: float, rounds: int) -> 
     """Two processes of the same contestant at once: seconds a step of the slower."""
     found = {}
     for name in SIDE_BY_SIDE:
-        entry = ENTRIES[name]
-        with Contestant(name, entry.package, entry.requirements, entry.env) as second:
+        with enter(name) as second:
             both = people[name], second
-            second.ask("build", **task(entry, "P1", "sgld"))
+            second.ask("build", **task(ENTRIES[name], "P1", "sgld"))
 
             def sample(both: tuple = both) -> float:
                 for c in both:

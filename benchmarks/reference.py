@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ class Verdict(NamedTuple):
     @property
     def wrong(self) -> bool:
         """Beyond the known bias by more than chance allows."""
-        far = abs(self.ratio - 1) > 0.06 + 3 * self.error
-        return far or not self.shift <= 0.2 + 6 * np.sqrt(self.error)
+        near = abs(self.ratio - 1) <= 0.06 + 3 * self.error  # NaN is near nothing
+        return not (near and self.shift <= 0.2 + 6 * np.sqrt(self.error))
 
 
 def laplace(data: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -57,6 +58,7 @@ def importance(data: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return mean, cov
 
 
+@functools.cache
 def posterior(problem: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the posterior of the first two problems."""
     return {"P1": laplace, "P2": importance}[problem](PROBLEMS[problem].data(rows))

@@ -581,7 +581,7 @@ def test_control_noise_is_normal(wrong, seed):
     assert np.abs(quantile_z(z)).max() > SIGMAS
 
 
-def test_many_chains_share_a_bounded_chunk(seed, monkeypatch):
+def test_many_chains_share_a_bounded_chunk(seed):
     few, many = feeder(seed, n=50, chains=30), feeder(seed, n=50, chains=3000)
     assert few.chunk == feeder(seed, n=50, chains=1).chunk
     index, noise = many.random(0)

@@ -26,7 +26,7 @@ class Task:
     width: int = 0
     minibatch: int = 0
     chains: int = 0
-    checking: bool = False  # the step size is that of the check
+    checking: bool = False  # on the rows of the check
     disk: str = ""  # a folder for memory-mapped arrays
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Task:
 
 
 def on_disk(folder: str, rows: int, width: int, piece: int = 100_000) -> dict[str, np.ndarray]:
-    """The first problem's data, written a piece at a time, as memory maps."""
+    """The first problem's data, the same piece again and again, as memory maps."""
     shapes = {"X": (rows, width), "y": (rows,)}
     paths = {k: Path(folder, f"{k}-{rows}-{width}.npy") for k in shapes}
     if not all(path.exists() for path in paths.values()):
