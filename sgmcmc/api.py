@@ -12,3 +12,8 @@ sgnht, sgnht_setup = public("sgnht", SGNHT, Gradient)
 sgldcv, sgldcv_setup = public("sgldcv", SGLD, ControlVariate)
 sghmccv, sghmccv_setup = public("sghmccv", SGHMC, ControlVariate)
 sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate)
+
+# doctest looks only at functions written in a module itself
+__test__ = {
+    f.__name__: f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__
+}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from . import tree
+from . import checks, tree
 
 
 class Draws(Mapping):
@@ -29,6 +30,22 @@ class Draws(Mapping):
         - ``thermostat``, of SGNHT, by parameter: the friction ξ.
     settings : dict
         The sampler, its arguments and seed, the versions of the packages.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> draws = sgmcmc.sgld(
+    ...     log_lik, {"x": np.linspace(-1, 3, 1000)}, {"mean": 1.0}, 1e-4, n_iters=500, seed=1,
+    ...     verbose=False,
+    ... )
+    >>> draws
+    Draws(mean (500,); sgld, seed 1)
+    >>> bool(0.8 < draws["mean"].mean() < 1.2)
+    True
+    >>> draws.stats["log_posterior"].shape, draws.settings["minibatch_size"]
+    ((500,), 10)
     """
 
     def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
@@ -61,6 +78,18 @@ class Draws(Mapping):
             `95%`; `ess`, how many independent draws would tell the mean as well; `mcse`, the
             Monte Carlo standard error of the mean; with several chains `r_hat`, near 1 when they
             agree.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sgmcmc import Draws
+        >>> x = np.random.default_rng(1).normal(5, 2, (4, 1000))  # 4 chains of 1000 draws
+        >>> summary = Draws({"x": x}, {}, {"n_chains": 4}).summary()
+        >>> summary  # doctest: +NORMALIZE_WHITESPACE
+           mean     sd     5%    50%    95%   ess     mcse  r_hat
+        x  4.98  2.006  1.711  4.972  8.307  4025  0.03162  1.002
+        >>> float(summary["mean"][0].round(2))
+        4.98
         """
         from tensorflow_probability import mcmc
 
@@ -94,6 +123,73 @@ class Draws(Mapping):
         if several:
             table["r_hat"] = mcmc.potential_scale_reduction(draws, split_chains=True).numpy()
         return Summary(names, table)
+
+    def to_arviz(
+        self,
+        coords: Mapping[str, Sequence] | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+    ) -> Any:
+        """The draws for ArviZ, with its plots, summaries and netCDF files.
+
+        Parameters and test functions are in the group `posterior`; the group `sample_stats` has
+        what `stats` has, the log posterior under ArviZ's name `lp`. Names of nested parameters are
+        joined by dots. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
+
+        Parameters
+        ----------
+        coords : dict of sequences, optional
+            The labels along named dimensions.
+        dims : dict of lists of str, optional
+            The names of the dimensions of each quantity, but for chains and draws.
+
+        Returns
+        -------
+        arviz.InferenceData or xarray.DataTree
+            What the installed ArviZ works with: the first up to 0.23, the other from 1.0 on.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sgmcmc import Draws
+        >>> beta = np.random.default_rng(1).normal(size=(4, 1000, 2))
+        >>> draws = Draws({"beta": beta}, {}, {"n_chains": 4})
+        >>> data = draws.to_arviz(coords={"feature": ["age", "dose"]}, dims={"beta": ["feature"]})
+        >>> data.posterior["beta"].dims
+        ('chain', 'draw', 'feature')
+        """
+        try:
+            import arviz
+        except ImportError:
+            raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from None
+        chained = self.settings["n_chains"] is not None
+        posterior, stats = (
+            {
+                name.replace("/", "."): np.asarray(x) if chained else np.asarray(x)[None]
+                for name, x in zip(tree.names(nest), tree.leaves(nest))
+            }
+            for nest in (dict(self), self.stats)
+        )
+        if "log_posterior" in stats:
+            stats["lp"] = stats.pop("log_posterior")
+        for name in dims or {}:
+            if name not in posterior:
+                raise ValueError(
+                    f"dims names {name!r}, which is not among the draws"
+                    f"{checks.nearest(name, posterior)}"
+                )
+            if len(dims[name]) != posterior[name].ndim - 2:
+                raise ValueError(
+                    f"dims[{name!r}] has {len(dims[name])} names, but one draw of {name!r} has "
+                    f"shape {posterior[name].shape[2:]}"
+                )
+        groups = {"posterior": posterior} | ({"sample_stats": stats} if stats else {})
+        attrs = {
+            "inference_library": "sgmcmc",
+            "settings": json.dumps(self.settings, default=str),
+        }
+        if int(arviz.__version__.split(".")[0]) < 1:
+            return arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
+        return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
 
 
 class Summary(dict):

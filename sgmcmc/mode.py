@@ -25,7 +25,24 @@ FISHER_ROWS, FISHER_BYTES = 1000, 64 << 20
 
 
 class ModeNotFound(UserWarning):
-    """The search for the mode stopped before it was there."""
+    """The search for the mode stopped before it was there.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf, warnings
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset = {"x": np.linspace(-1, 3, 1000)}
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", sgmcmc.ModeNotFound)  # rather stop than go on
+    ...     try:
+    ...         sgmcmc.sgldcv_setup(
+    ...             log_lik, dataset, {"mean": 50.0}, 1e-4, n_iters_opt=1, verbose=False
+    ...         )
+    ...     except sgmcmc.ModeNotFound as warning:
+    ...         print(str(warning).split(",")[0])
+    the search for the mode stopped after 1 iterations
+    """
 
 
 @dataclass(frozen=True)

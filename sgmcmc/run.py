@@ -206,6 +206,23 @@ def run(
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
         those of a KeyboardInterrupt.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset = {"x": np.linspace(-1, 3, 1000)}
+    >>> sampler = sgmcmc.sgld_setup(log_lik, dataset, {"mean": 1.0}, 1e-4, seed=1)
+    >>> draws = sgmcmc.run(
+    ...     sampler, 1000, burn_in=100, thin=10, verbose=False,
+    ...     track={"squared": lambda params: params["mean"] ** 2},
+    ... )
+    >>> draws
+    Draws(mean (100,), squared (100,); sgld, seed 1)
+    >>> more = sgmcmc.run(sampler, 1000, verbose=False)  # goes on from there
+    >>> more["mean"].shape
+    (1000,)
     """
     here = get_params(sampler)
     if sampler.n_chains:
@@ -263,6 +280,23 @@ def step(sampler: Sampler, n: int = 1) -> None:
         What `sgld_setup` or another `*_setup` returned.
     n : int
         How many iterations. Many small calls give the same chain as one large one, more slowly.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset = {"x": np.linspace(-1, 3, 1000)}
+    >>> sampler = sgmcmc.sgld_setup(log_lik, dataset, {"mean": 1.0}, 1e-4, seed=1)
+    >>> @tf.function
+    ... def test_function():
+    ...     return sampler.params["mean"] ** 2
+    >>> values = []
+    >>> for _ in range(5):
+    ...     sgmcmc.step(sampler, 20)
+    ...     values.append(float(test_function()))
+    >>> all(0 < value < 2 for value in values)
+    True
     """
     of_setup(sampler).run(checks.whole("n", n))
 
@@ -280,6 +314,16 @@ def get_params(sampler: Sampler) -> dict[str, Any]:
     dict of arrays
         In the form of the `params` that it was given, with a leading axis where there are
         `n_chains`.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset = {"x": np.linspace(-1, 3, 1000)}
+    >>> sampler = sgmcmc.sgld_setup(log_lik, dataset, {"mean": 1.0}, 1e-4, seed=1)
+    >>> float(sgmcmc.get_params(sampler)["mean"])
+    1.0
     """
     return tree.map(lambda v: v.numpy(), of_setup(sampler).params)
 

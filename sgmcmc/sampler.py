@@ -29,7 +29,23 @@ class State(NamedTuple):
 
 
 class ChainDiverged(FloatingPointError):
-    """The chain left the finite numbers at `iteration`; `draws` holds what came before."""
+    """The chain left the finite numbers at `iteration`; `draws` holds what came before.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset, far_too_large = {"x": np.linspace(-1, 3, 1000)}, 0.1
+    >>> try:
+    ...     sgmcmc.sgld(log_lik, dataset, {"mean": 1.0}, far_too_large, seed=1, verbose=False)
+    ... except sgmcmc.ChainDiverged as error:
+    ...     print(str(error).split(" at ")[0])
+    ...     draws = error.draws
+    the log posterior became NaN or infinite
+    >>> bool(np.isfinite(draws["mean"]).all())
+    True
+    """
 
     iteration: int
     draws: Any = None
@@ -54,6 +70,14 @@ class Sampler:
         The chains, and how many iterations are behind them.
     settings : dict
         The arguments that made it.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> sgmcmc.sgld_setup(log_lik, {"x": np.linspace(-1, 3, 1000)}, {"mean": 1.0}, 1e-4, seed=1)
+    Sampler(mean (); sgld, after 0 iterations)
     """
 
     def __init__(

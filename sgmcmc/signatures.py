@@ -136,6 +136,42 @@ def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
             *([inspect.getdoc(estimator)] if estimator.suffix else []),
             f"Parameters\n----------\n{listed}",
             ending,
+            example(name, dynamics, has_run),
+        ]
+    )
+
+
+def example(name: str, dynamics: type, has_run: bool) -> str:
+    """The mean of 10,000 numbers of variance 1, as a session that doctest runs."""
+    made = "draws" if has_run else "sampler"
+    call = ("minibatch_size=0.1", *(["n_iters=2000"] if has_run else []), "seed=1", "verbose=False")
+    then = (
+        (
+            '>>> draws["mean"].shape',
+            "(2000,)",
+            '>>> abs(float(draws["mean"].mean()) - 5) < 0.1',
+            "True",
+        )
+        if has_run
+        else (
+            ">>> sgmcmc.step(sampler, 1000)",
+            '>>> abs(float(sgmcmc.get_params(sampler)["mean"]) - 5) < 0.1',
+            "True",
+        )
+    )
+    return "\n".join(
+        [
+            "Examples",
+            "--------",
+            ">>> import numpy as np, sgmcmc, tensorflow as tf",
+            ">>> def log_lik(params, data):",
+            '...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2',
+            '>>> dataset = {"x": np.random.default_rng(1).normal(5, 1, 10_000)}',
+            f">>> {made} = sgmcmc.{name}(",
+            f'...     log_lik, dataset, {{"mean": 5.0}}, {dynamics.example},',
+            f"...     {', '.join(call)},",
+            "... )",
+            *then,
         ]
     )
 

@@ -22,6 +22,7 @@ class Dynamics:
     """What a sampler may say of itself; `update` it must."""
 
     inner_steps = 1
+    example = "stepsize=1e-5"  # a step size for the example in the docstring, and own arguments
 
     @property
     def noises(self) -> int:

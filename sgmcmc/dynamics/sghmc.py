@@ -52,6 +52,8 @@ class SGHMC(Dynamics):
     Baker (2018), thesis, section 4.3.2.
     """
 
+    example = "stepsize=1e-7, alpha=0.1"
+
     alpha: float | dict = checks.tunable(
         0.01,
         checks.per_parameter(above=0, at_most=1),

@@ -43,6 +43,8 @@ class SGNHT(Dynamics):
     Baker (2018), thesis, section 4.3.3.
     """
 
+    example = "stepsize=1e-7, a=0.1"
+
     a: float | dict = checks.tunable(
         0.01,
         checks.per_parameter(at_least=0),
