@@ -14,6 +14,7 @@ from .api import (
     sgnhtcv,
     sgnhtcv_setup,
 )
+from .data import get_dataset, list_datasets
 from .draws import Draws
 from .mode import ModeNotFound
 from .run import get_params, run, step
@@ -26,7 +27,9 @@ __all__ = [
     "ModeNotFound",
     "Sampler",
     "decay",
+    "get_dataset",
     "get_params",
+    "list_datasets",
     "run",
     "sghmc",
     "sghmc_setup",

@@ -1,0 +1,306 @@
+"""Known data sets: their files found or downloaded, verified, and made into arrays."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .progress import tqdm
+
+TIMEOUT = 30  # seconds in which a mirror sends nothing
+GZIP = b"\x1f\x8b"
+FOLDER = "the environment variable SGMCMC_DATA_DIR"
+
+
+def list_datasets() -> Listing:
+    """The data sets that `get_dataset` knows.
+
+    Returns
+    -------
+    Listing
+        A dict by name that prints as a table. Each entry is a dict of `title`, `shape`, `size` (of
+        the download, in bytes), `licence`, `citation` and `url` (its home page).
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> list(sgmcmc.list_datasets())
+    ['covertype', 'mnist', 'msweb', 'kos', 'a9a']
+    >>> sgmcmc.list_datasets()["mnist"]["licence"]
+    'CC BY-SA 3.0'
+    """
+    return Listing(
+        (
+            name,
+            {key: entry[key] for key in ("title", "shape")}
+            | {"size": sum(file["size"] for file in entry["files"])}
+            | {key: entry[key] for key in ("licence", "citation", "url")},
+        )
+        for name, entry in registry().items()
+    )
+
+
+def get_dataset(name: str, *, multiclass: bool = False) -> dict[str, Any]:
+    """Arrays of a known data set, which is downloaded once.
+
+    Files come from the folder that the environment variable `SGMCMC_DATA_DIR` names, in which case
+    nothing is downloaded; without it, from the user's cache folder, into which they are downloaded
+    when they are first wanted (`pip install 'sgmcmc[data]'`). Either way their content is verified.
+
+    - ``"covertype"``: `X` (581,012 × 54), each column scaled to [0, 1], and `y`, which is 1 where
+      the class is 2 (lodgepole pine).
+    - ``"mnist"``: `train` (60,000 images) and `test` (10,000), each with `X` (784 pixels, scaled to
+      [0, 1]), `y` (one-hot, 10 columns) and `labels` (integers).
+    - ``"msweb"``: `train` (32,711 users) and `test` (5,000), each with `X`, which is 1 where the
+      user visited the area of its column. `areas` are the titles of the 294 columns, which are in
+      the order of the areas' numbers.
+    - ``"kos"``: `counts` (3,430 documents × 6,906 words), a `scipy.sparse.csr_array`, and `vocab`,
+      the words of its columns.
+    - ``"a9a"``: `train` (32,561 rows) and `test` (16,281), each with `X` (123 binary features) and
+      `y`, which is 1 where the income is above $50,000.
+
+    Parameters
+    ----------
+    name : str
+        Which data set, one of those of `list_datasets()`.
+    multiclass : bool, default False
+        For covertype: whether `y` tells all seven classes, as integers 0 to 6.
+
+    Returns
+    -------
+    dict
+        Fresh arrays, which may be changed: float32, but for labels and counts (int32), visits
+        (uint8) and text.
+
+    Raises
+    ------
+    FileNotFoundError
+        If `SGMCMC_DATA_DIR` is set and a file is not there.
+    ValueError
+        If no data set has this name, or a file is not what it should be.
+    ConnectionError
+        If no mirror gives the file; the message says how each failed, and where to put it by hand.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> data = sgmcmc.get_dataset("covertype")  # doctest: +SKIP
+    >>> data["X"].shape  # doctest: +SKIP
+    (581012, 54)
+    >>> sgmcmc.get_dataset("covertyp")  # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+        ...
+    ValueError: name must be one of ['covertype', 'mnist', 'msweb', 'kos', 'a9a'], not 'covertyp'
+    (did you mean 'covertype'?)
+    """
+    known = registry()
+    if not isinstance(name, str):
+        raise TypeError(f"name must be one of {list(known)}, not {checks.described(name)}")
+    if name not in known:
+        raise ValueError(
+            f"name must be one of {list(known)}, not {name!r}{checks.nearest(name, known)}"
+        )
+    options = {"multiclass": True} if checks.boolean("multiclass", multiclass) else {}
+    if options and name != "covertype":
+        raise ValueError(f"multiclass must be False for {name!r}: it is for 'covertype' only")
+    files = [RawFile(**file) for file in known[name]["files"]]
+    return getattr(datasets(".prepare"), name)(*files, **options)
+
+
+class Listing(dict):
+    """What is known of each data set, by name."""
+
+    def __repr__(self) -> str:
+        rows = [["", "title", "shape", "download"]] + [
+            [name, entry["title"], entry["shape"], megabytes(entry["size"])]
+            for name, entry in self.items()
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join(
+            "  ".join([*map(str.ljust, row[:-1], widths), row[-1].rjust(widths[-1])])
+            for row in rows
+        )
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A file in the form in which its source gives it, gzipped or not.
+
+    The hash is that of the decompressed content, as mirrors differ in how they compress it.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    urls: list[str]
+
+    def content(self) -> bytes:
+        """The decompressed content, which is what it should be."""
+        path = self.located()
+        try:
+            return self.verified(path)
+        except ValueError as error:
+            sources = " or ".join(self.urls)
+            cure = f"replace it by that of {sources}" if data_dir() else "delete it to get it anew"
+            raise ValueError(f"the file {str(path)!r} {error}: {cure}") from None
+
+    def parsed(self, parse: Callable[[bytes], np.ndarray]) -> np.ndarray:
+        """parse(content), which is kept in the cache, where NumPy reads it faster."""
+        self.located()
+        path = cache_folder() / "parsed" / f"{parse.__name__}-{self.sha256}.npz"
+        try:
+            with np.load(path) as file:  # npz, as it has a checksum
+                return file["array"]
+        except Exception:  # there is none yet, or it is damaged
+            array = parse(self.content())
+        with suppress(OSError), written(path) as part:
+            np.savez(part, array=array)
+        return array
+
+    def located(self) -> Path:
+        """Where the file is, once it is there."""
+        if folder := data_dir():
+            path = folder / self.path
+            if not path.is_file():
+                raise FileNotFoundError(
+                    f"there is no file {str(path)!r}: download {' or '.join(self.urls)} and save "
+                    f"it there, gzipped or not; or unset {FOLDER}, to have it downloaded"
+                )
+            return path
+        path = cache_folder() / self.path
+        if not path.is_file():
+            self.download(path)
+        return path
+
+    def download(self, path: Path) -> None:
+        """Get the file from the first mirror that gives it."""
+        by_hand = (
+            f"save it as {str(path)!r}, gzipped or not, or let {FOLDER} name a folder that has "
+            f"{self.path!r}"
+        )
+        try:
+            from pooch import HTTPDownloader
+        except ImportError:
+            raise ImportError(
+                f"downloading {self.path!r} wants pooch: pip install 'sgmcmc[data]'. Without it, "
+                f"get {' or '.join(self.urls)} and {by_hand}"
+            ) from None
+        download = HTTPDownloader(
+            progressbar=tqdm is not None and sys.stderr.isatty(),
+            chunk_size=1 << 16,
+            timeout=TIMEOUT,
+        )
+        outer, failures = sys.exc_info()[1], []
+        with written(path) as part:
+            for url in self.urls:
+                print(f"downloading {url} ({megabytes(self.size)})", file=sys.stderr)
+                try:
+                    download(url, str(part), None)
+                    self.verified(part)
+                    return
+                except Exception as error:
+                    while error.__context__ not in (None, outer):  # what requests has wrapped up
+                        error = error.__context__
+                    failures.append(f"\n  {url}: {checks.summary(error)}")
+            raise ConnectionError(
+                f"no mirror gave {self.path!r}:{''.join(failures)}\nTry again later; or get it by "
+                f"other means, and {by_hand}"
+            )
+
+    def verified(self, path: Path) -> bytes:
+        """The decompressed content of this file, if it is what it should be."""
+        content = path.read_bytes()
+        if content.startswith(GZIP):
+            try:
+                content = gzip.decompress(content)
+            except Exception as error:
+                raise ValueError(f"is damaged ({checks.summary(error)})") from None
+        found = hashlib.sha256(content).hexdigest()
+        if found != self.sha256:
+            raise ValueError(
+                f"holds other content than it should: {len(content):,} bytes with the sha256 "
+                f"{found}, not {self.sha256}"
+            )
+        return content
+
+
+# Folders
+
+
+def data_dir() -> Path | None:
+    """The folder in which the user has the raw files, if it is told."""
+    told = os.environ.get("SGMCMC_DATA_DIR")
+    if not told:
+        return None
+    path = Path(told).expanduser()
+    if not path.is_dir():
+        raise FileNotFoundError(f"{FOLDER} must name a folder, but there is none at {told!r}")
+    return path
+
+
+def cache_folder() -> Path:
+    """Where files are kept from one time to the next."""
+    try:
+        from pooch import os_cache
+    except ImportError:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sgmcmc"
+    return os_cache("sgmcmc")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """A file to write, which comes to its place in the cache only when it is whole."""
+    cache = cache_folder()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = tempfile.TemporaryDirectory(prefix="unfinished-", dir=cache)
+    except OSError as error:
+        raise OSError(
+            f"the cache folder {str(cache)!r} cannot be written to ({error}): make it writable, or "
+            f"have the files in a folder of your own, which {FOLDER} names"
+        ) from None
+    with unfinished as folder:
+        part = Path(folder) / path.name
+        yield part
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(part, path)
+
+
+# The registry
+
+
+def registry() -> dict[str, Any]:
+    """The entries of all data sets."""
+    return json.loads((resources.files(datasets()) / "registry.json").read_text("utf-8"))
+
+
+def datasets(module: str = "") -> ModuleType:
+    """The package `sgmcmc.datasets`, or a module of it."""
+    name = "sgmcmc.datasets"
+    if importlib.util.find_spec(name) is None:  # a checkout, where it lies beside this package
+        path = Path(__file__).parents[1] / "datasets" / "__init__.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return importlib.import_module(name + module)
+
+
+def megabytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 1e6:.1f} MB"
