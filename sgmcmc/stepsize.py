@@ -22,7 +22,8 @@ class decay:  # noqa: N801 - called as a function
 
     Examples
     --------
-    >>> schedule = decay(0.1, tau=1000, kappa=0.5)
+    >>> import sgmcmc
+    >>> schedule = sgmcmc.decay(0.1, tau=1000, kappa=0.5)
     >>> schedule(0), round(schedule(3000), 3)
     (0.1, 0.05)
     """

@@ -1,0 +1,124 @@
+"""Writes `pages/api.md`, the reference of all that is public, from the docstrings.
+
+python vignettes/api_reference.py
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import sgmcmc
+
+PAGE = Path(__file__).parent / "pages" / "api.md"
+GROUPS = {
+    "Samplers": ["sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv"],
+    "Step by step": ["step", "run", "get_params", "Sampler"],
+    "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
+    "Step sizes": ["decay"],
+    "Data sets": ["get_dataset", "list_datasets"],
+    "What can be raised": ["ChainDiverged", "ModeNotFound"],
+}
+
+
+def page() -> str:
+    """The whole page."""
+    entries = {name: found(name) for names in GROUPS.values() for name in names}
+    setups = [name for name in sgmcmc.__all__ if name.endswith("_setup")]
+    missing = set(sgmcmc.__all__) - set(entries) - set(setups)
+    if missing:
+        raise ValueError(f"GROUPS lacks {sorted(missing)}")
+    parts = [
+        "<!-- Written by vignettes/api_reference.py from the docstrings: edit those. -->",
+        "# Reference",
+        "Each sampler `name` has a `name_setup`, which takes the same arguments without those of "
+        "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `out`), and returns a `Sampler` "
+        "for `step`, `run` and `get_params`.",
+        "\n".join(
+            f"- {title}: " + ", ".join(f"[`{name}`](#{anchor(name)})" for name in names)
+            for title, names in GROUPS.items()
+        ),
+    ]
+    for title, names in GROUPS.items():
+        parts += [f"## {title}", *(entry(name, entries[name]) for name in names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def found(name: str) -> Any:
+    """What is public under a name, which may have a dot."""
+    thing = sgmcmc
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    return thing
+
+
+def anchor(name: str) -> str:
+    """Where a code host puts the heading of that name."""
+    return name.lower().replace(".", "")
+
+
+def entry(name: str, thing: Any) -> str:
+    """The heading, the call and the docstring."""
+    call = f"```python\n{signature(name, thing)}\n```\n\n" if called(thing) else ""
+    return f"### {name}\n\n{call}{markdown(inspect.getdoc(thing))}"
+
+
+def called(thing: Any) -> bool:
+    """Whether users call it."""
+    return not inspect.isclass(thing) or thing is sgmcmc.decay
+
+
+def signature(name: str, thing: Any) -> str:
+    """An argument a line, without the types, which stand with the arguments."""
+    lines, starred = [], False
+    for p in inspect.signature(thing).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            lines, starred = [*lines, "*"], True
+        if p.name != "self":
+            lines.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
+    start = f"sgmcmc.{name}" if "." not in name else name.lower()
+    inside = ", ".join(lines)
+    if len(start) + len(inside) < 98:
+        return f"{start}({inside})"
+    return f"{start}(\n" + "".join(f"    {line},\n" for line in lines) + ")"
+
+
+def markdown(docstring: str) -> str:
+    """A numpydoc docstring: sections in bold, entries as lists, equations and examples as code."""
+    head, *sections = re.split(r"(?m)^(\S[^\n]*)\n-{3,}$\n?", docstring)
+    parts = [indented_as_code(head.strip())]
+    for title, body in zip(sections[::2], sections[1::2]):
+        body = body.strip("\n")
+        if title == "Examples":
+            parts.append(f"**{title}**\n\n```pycon\n{body}\n```")
+        else:
+            parts.append(f"**{title}**\n\n{listed(body)}")
+    return "\n\n".join(parts)
+
+
+def indented_as_code(text: str) -> str:
+    """Equations, which are indented, as code."""
+    return "\n\n".join(
+        f"```\n{inspect.cleandoc(part)}\n```" if part.startswith("    ") else part
+        for part in text.split("\n\n")
+    )
+
+
+def listed(body: str) -> str:
+    """`name : type` and an indented text, as an entry of a list."""
+    entries = []
+    for part in re.split(r"\n(?=\S)", body):
+        first, _, text = part.partition("\n")
+        name, _, kind = first.partition(" : ")
+        text = " ".join(line.strip() for line in text.split("\n\n")[0].splitlines())
+        more = "".join(f"\n\n{inspect.cleandoc(p)}" for p in part.split("\n\n")[1:])
+        more = more.replace("\n", "\n  ")
+        entries.append(f"- **`{name}`**" + (f" : {kind}" if kind else "") + f"  \n  {text}{more}")
+    return "\n".join(entries)
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page())

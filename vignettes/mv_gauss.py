@@ -1,0 +1,232 @@
+# %% [markdown]
+# # A Gaussian whose posterior is known: what step sizes and samplers do
+#
+# The mean of a bivariate Gaussian with known covariance: 10,000 rows. Its posterior is Gaussian,
+# and in closed form. So this is the place to see what a step size that is too large or too small
+# does, what control variates change, and how the samplers with momentum are tuned.
+
+# %%
+import os
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+import sgmcmc
+
+QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
+n_iters = 100 if QUICK else 20_000
+tfd = tfp.distributions
+
+N, n = 10_000, 100
+covariance = np.array([[1.0, 0.6], [0.6, 1.0]])
+x = np.random.default_rng(1).multivariate_normal([0.5, -0.5], covariance, N)
+
+# %% [markdown]
+# The model uses TensorFlow Probability's distributions, which are TensorFlow operations like any
+# others. The prior of each mean is N(0, 10).
+
+
+# %%
+def log_lik(params, data):
+    cholesky = tf.constant(np.linalg.cholesky(covariance), tf.float32)
+    return tf.reduce_sum(tfd.MultivariateNormalTriL(params["theta"], cholesky).log_prob(data["x"]))
+
+
+def log_prior(params):
+    return tf.reduce_sum(tfd.Normal(0.0, 10.0**0.5).log_prob(params["theta"]))
+
+
+dataset, params = {"x": x}, {"theta": np.zeros(2)}
+
+precision = np.eye(2) / 10 + N * np.linalg.inv(covariance)
+exact_cov = np.linalg.inv(precision)
+exact_mean = exact_cov @ np.linalg.solve(covariance, x.sum(0))
+exact_sd = np.sqrt(np.diag(exact_cov))
+print(f"exact posterior: mean {exact_mean.round(4)}, sd {exact_sd.round(4)}")
+
+# %% [markdown]
+# ## One chain
+#
+# The posterior variance is 1e-4 in each coordinate, but the step size must suit the *narrowest*
+# direction, which for correlated parameters is none of the coordinates: the smallest eigenvalue of
+# the posterior covariance is 4e-5. A tenth of it:
+
+# %%
+draws = sgmcmc.sgld(
+    *(log_lik, dataset, params, 4e-6, log_prior, n),
+    n_iters=n_iters,
+    burn_in=n_iters // 10,
+    seed=1,
+)
+print(draws.summary())
+
+# %% [markdown]
+# The means are right, but the standard deviations are a third too large or more. We draw the exact
+# posterior's contours over the draws, and beside it those of `sgldcv` with the same step size.
+
+
+# %%
+def contours(axes, label):
+    angle = np.linspace(0, 2 * np.pi, 200)
+    circle = np.linalg.cholesky(exact_cov) @ [np.cos(angle), np.sin(angle)]
+    for mass in (0.5, 0.95):
+        ring = exact_mean[:, None] + np.sqrt(-2 * np.log(1 - mass)) * circle
+        axes.plot(*ring, color="black", lw=1.5, label=label if mass == 0.5 else None)
+
+
+def scatter(axes, theta, title):
+    axes.plot(*theta[:: max(1, len(theta) // 4000)].T, ".", ms=2, alpha=0.4, color="tab:blue")
+    contours(axes, "exact, 50 % and 95 %")
+    inside = np.einsum("ij,jk,ik->i", theta - exact_mean, precision, theta - exact_mean)
+    share = np.mean(inside < -2 * np.log(0.05))
+    axes.set(title=f"{title}\n{share:.0%} of the draws inside 95 %", xlabel=r"$\theta_1$")
+
+
+cv = sgmcmc.sgldcv(
+    *(log_lik, dataset, params, 4e-6),
+    log_prior=log_prior,
+    minibatch_size=n,
+    n_iters=n_iters,
+    seed=1,
+)
+fig, axes = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True)
+scatter(axes[0], draws["theta"], "sgld")
+scatter(axes[1], cv["theta"], "sgldcv")
+axes[0].set_ylabel(r"$\theta_2$")
+axes[0].legend(loc="upper left", framealpha=1)
+fig.tight_layout()
+
+# %% [markdown]
+# Why is one too wide and the other not? The gradient of a minibatch is a noisy one, and its noise
+# heats the chain. For a Gaussian of precision λ and gradient noise of variance σ², the variance of
+# the draws of `sgld` with step size ε is
+#
+# $$\frac{1 + \epsilon\sigma^2/4}{\lambda\,(1 - \epsilon\lambda/4)}$$
+#
+# where 1/λ would be right. In a model that fits the data, σ² is about λN/n, with n rows of N in a
+# minibatch: a minibatch of 1 % makes the first error a hundred times the second. Hence two rules
+# for a first step size:
+#
+# - with control variates, a tenth of the smallest posterior variance, .1/λ: an error of some 3 % in
+#   the variance;
+# - without, .4 (n/N)/λ, which means an error of 10 %; with minibatches of 1 %, that is a step 25
+#   times smaller.
+#
+# Here control variates take away all of the noise, as the model is Gaussian. In others they leave a
+# part of it, that grows with the distance from the mode.
+#
+# ## Too large, too small
+#
+# For a range of step sizes: how much too wide the draws are, and how many independent ones they are
+# worth.
+
+# %%
+stepsizes = [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5]
+long = 10 * n_iters
+width = {"sgld": [], "sgldcv": []}
+ess = {"sgld": [], "sgldcv": []}
+for stepsize in stepsizes:
+    for name, sampler in {"sgld": sgmcmc.sgld, "sgldcv": sgmcmc.sgldcv}.items():
+        made = sampler(
+            *(log_lik, dataset, {"theta": exact_mean}, stepsize),
+            log_prior=log_prior,
+            minibatch_size=n,
+            n_iters=long,
+            thin=10,
+            n_chains=8,
+            seed=2,
+            verbose=False,
+        )
+        summary = made.summary()
+        width[name].append(np.mean(summary["sd"] / exact_sd))
+        ess[name].append(np.mean(summary["ess"]) / 8)  # of one chain
+
+fig, axes = plt.subplots(1, 2, figsize=(9, 4))
+for name, colour in {"sgld": "tab:orange", "sgldcv": "tab:blue"}.items():
+    axes[0].semilogx(stepsizes, width[name], "o-", color=colour, label=name)
+    axes[1].loglog(stepsizes, ess[name], "o-", color=colour, label=name)
+axes[0].axhline(1, color="black", lw=1)
+axes[0].set(xlabel="step size", ylabel="sd of the draws ÷ exact sd", title="Bias")
+axes[1].set(
+    xlabel="step size", ylabel="effective draws", title=f"What {long:,} iterations are worth"
+)
+axes[0].legend()
+fig.tight_layout()
+
+# %% [markdown]
+# That is the trade: small steps make for few effective draws, large steps for wide ones. For the
+# same bias, `sgldcv` takes steps some hundred times as large, and gets as many times the effective
+# draws out of a chain.
+#
+# ## Too large by far
+#
+# Beyond 4/λ the chain explodes. The error says so, and carries what was drawn:
+
+# %%
+try:
+    sgmcmc.sgld(*(log_lik, dataset, params, 1e-3, log_prior, n), seed=1, verbose=False)
+except sgmcmc.ChainDiverged as error:
+    print(error)
+
+# %% [markdown]
+# ## Momentum
+#
+# `sghmc` and `sgnht` carry a momentum, with a friction that takes out the heat of the gradient
+# noise. Their ε is a *squared* step. `sghmc` has a fixed friction, `alpha`: noise of variance σ²
+# adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for 10 %. `sgnht`
+# measures its temperature, and adapts its friction until it is 1, so that its ε need not be as
+# small. The temperature is in `draws.stats`.
+
+
+# %%
+def temperature(made):
+    return made.stats["temperature"]["theta"]
+
+
+shared = {"log_prior": log_prior, "minibatch_size": n, "seed": 1, "verbose": False}
+hot = sgmcmc.sghmc(log_lik, dataset, params, 4e-7, alpha=0.1, n_iters=n_iters, **shared)
+cool = sgmcmc.sghmc(log_lik, dataset, params, 8e-9, alpha=0.1, n_iters=long, thin=10, **shared)
+nht = sgmcmc.sgnht(log_lik, dataset, params, 1e-7, a=0.05, n_iters=10 * long, thin=100, **shared)
+
+print("                    temperature   sd ÷ exact sd")
+for name, made in {"sghmc, ε = 4e-7": hot, "sghmc, ε = 8e-9": cool, "sgnht, ε = 1e-7": nht}.items():
+    half = len(made["theta"]) // 2  # the second half: sgnht takes time to adapt
+    ratio = np.mean(made["theta"][half:].std(0) / exact_sd)
+    print(f"{name:20} {temperature(made)[half:].mean():10.2f} {ratio:15.2f}")
+
+# %% [markdown]
+# The first `sghmc` is hot and too wide; with an ε fifty times smaller it is right. `sgnht` got
+# along with a larger one, but look at how long it took to adapt: a step changes the friction by ε
+# times the excess temperature, and ε is 1e-7. Where ε is that small, start `a` near where it will
+# end, which the trace of the friction shows. (At a temperature of 1 the variance of θ is (1 −
+# ξ/2)/λ: keep the final friction well below 1, too.)
+
+# %%
+iteration = np.arange(len(nht["theta"])) * 100
+block = max(1, len(iteration) // 100)
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.5))
+axes[0].plot(iteration, nht.stats["thermostat"]["theta"], color="tab:green")
+axes[0].set(xlabel="iteration", ylabel=r"friction $\xi$", title="sgnht finds its friction")
+axes[1].plot(
+    iteration[: block * 100 : block],
+    temperature(nht)[: block * 100].reshape(-1, block).mean(1),
+    color="tab:red",
+)
+axes[1].axhline(1, color="black", lw=1)
+axes[1].set(xlabel="iteration", ylabel="temperature", title="and the temperature falls to 1")
+fig.tight_layout()
+
+# %% [markdown]
+# ## Autocorrelation
+#
+# ArviZ shows how long a chain needs to forget, here that of `sgldcv`, in iterations. Its length
+# divided by twice the area under this curve is its number of effective draws.
+
+# %%
+az.plot_autocorr(cv.to_arviz(), var_names=["theta"], max_lag=300)
+for axes in plt.gcf().axes:
+    axes.set(ylim=(-0.2, 1), xlabel="lag, iterations", ylabel="autocorrelation")
+plt.gcf().tight_layout()
