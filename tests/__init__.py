@@ -1,0 +1,10 @@
+"""Tests of sgmcmc."""
+
+from typing import Any
+
+import pytest
+
+
+def slow(*values: Any) -> Any:
+    """A case of `pytest.mark.parametrize` that `-m "not slow"` leaves out."""
+    return pytest.param(*values, marks=pytest.mark.slow)

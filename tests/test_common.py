@@ -12,6 +12,8 @@ import sgmcmc
 from sgmcmc import minibatch, tree
 from sgmcmc.signatures import SAMPLERS
 
+from . import slow
+
 N, D = 400, 3
 TUNING = {"n_iters_opt": 200}
 STEPSIZE = {"sgld": 1e-3, "sghmc": 1e-4, "sgnht": 1e-5}
@@ -92,7 +94,7 @@ def first(draws, count, axis=0):
     return tree.map(lambda x: x[(slice(None),) * axis + (slice(count),)], dict(draws))
 
 
-@pytest.mark.parametrize("n_chains", [None, 3])
+@pytest.mark.parametrize("n_chains", [None, slow(3)])
 def test_steps_runs_and_blocks_give_one_chain(name, n_chains, monkeypatch):
     axis = 0 if n_chains is None else 1
     sampler = setup(name, n_chains=n_chains)

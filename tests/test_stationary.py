@@ -19,7 +19,7 @@ from sgmcmc.dynamics.sgnht import SGNHT, Thermostatted
 from sgmcmc.estimators import Gradient
 from sgmcmc.signatures import SAMPLERS, public
 
-from . import gaussian
+from . import gaussian, slow
 from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_normal, assert_rejected
 
@@ -54,7 +54,7 @@ def alphas(cases):
     return {name: case.alpha for name, case in cases.items()}
 
 
-@pytest.mark.parametrize("n", [1, 10, 25])
+@pytest.mark.parametrize("n", [1, 10, slow(25)])
 def test_sgld(seed, n):
     draws = gaussian.run(sgmcmc.sgld, LANGEVIN, n=n, seed=seed)
     for name, case in LANGEVIN.items():
@@ -68,7 +68,7 @@ def test_sgld_table():
     assert gaussian.sghmc_variance(HAMILTON["table"]) == pytest.approx(1.02703, abs=1e-5)
 
 
-@pytest.mark.parametrize("L", [1, 5])
+@pytest.mark.parametrize("L", [1, slow(5)])
 def test_sghmc(seed, L):
     draws = gaussian.run(
         sgmcmc.sghmc, HAMILTON, alpha=alphas(HAMILTON), L=L, n_iters=27_000 // L, seed=seed
@@ -80,7 +80,7 @@ def test_sghmc(seed, L):
     assert_normal(draws["table"], gaussian.sghmc_variance(HAMILTON["table"]))
 
 
-@pytest.mark.parametrize("L", [2, 5])
+@pytest.mark.parametrize("L", [2, slow(5)])
 def test_sghmc_resampled(seed, L):
     cases = {k: HAMILTON[k] for k in ("table", "noisy", "stiff")}
     draws = gaussian.run(
@@ -101,7 +101,7 @@ def test_sgnht(seed):
     assert_mean(draws.stats["temperature"]["many"].mean(axis=1), 1, detect=0.02)
 
 
-@pytest.mark.parametrize("name", ["sgldcv", "sghmccv", "sgnhtcv"])
+@pytest.mark.parametrize("name", ["sgldcv", slow("sghmccv"), slow("sgnhtcv")])
 def test_control_variates_take_all_noise_out_of_a_gaussian(seed, name):
     tuning = {"sghmccv": {"alpha": 0.1, "L": 1}, "sgnhtcv": {"a": 0.1}}.get(name, {})
     case = Case(2, 0.01, 10, size=50)
@@ -239,6 +239,7 @@ def test_wrong_sghmc_is_rejected(seed, wrong, dynamics):
         assert_rejected(mean_squares(draws[name]), gaussian.sghmc_variance(case))
 
 
+@pytest.mark.slow
 def test_half_temperature_refresh_is_rejected(seed, wrong):
     cases = {"table": HAMILTON["table"]}
     draws = gaussian.run(wrong(HalfTemperature), cases, alpha=0.1, L=5, seed=seed)
