@@ -25,8 +25,8 @@ class Draws(Mapping):
 
         - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
           posterior where that step began, on its minibatch, up to a constant.
-        - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε), which is 1 on average
-          where the sampler is at the right temperature.
+        - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε). Where draws are right,
+          its average is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 in any case.
         - ``thermostat``, of SGNHT, by parameter: the friction ξ.
     settings : dict
         The sampler, its arguments and seed, the versions of the packages.
@@ -76,8 +76,8 @@ class Draws(Mapping):
         Summary
             A dict of columns that prints as a table: `mean`, `sd`, the quantiles `5%`, `50%` and
             `95%`; `ess`, how many independent draws would tell the mean as well; `mcse`, the
-            Monte Carlo standard error of the mean; with several chains `r_hat`, near 1 when they
-            agree.
+            Monte Carlo standard error of the mean; with several chains the split R̂, `r_hat`, below
+            1.01 when they agree. A quantity that does not vary has NaN for the last three.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Draws(Mapping):
         >>> summary = Draws({"x": x}, {}, {"n_chains": 4}).summary()
         >>> summary  # doctest: +NORMALIZE_WHITESPACE
            mean     sd     5%    50%    95%   ess     mcse  r_hat
-        x  4.98  2.006  1.711  4.972  8.307  4025  0.03162  1.002
+        x  4.98  2.006  1.711  4.972  8.307  4025  0.03162  1.001
         >>> float(summary["mean"][0].round(2))
         4.98
         """
@@ -121,7 +121,8 @@ class Draws(Mapping):
         table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
         table |= {"ess": ess, "mcse": sd / np.sqrt(ess)}
         if several:
-            table["r_hat"] = mcmc.potential_scale_reduction(draws, split_chains=True).numpy()
+            ratio = mcmc.potential_scale_reduction(draws, split_chains=True)  # of variances
+            table["r_hat"] = np.sqrt(ratio.numpy())
         return Summary(names, table)
 
     def to_arviz(
@@ -159,8 +160,8 @@ class Draws(Mapping):
         """
         try:
             import arviz
-        except ImportError:
-            raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from None
+        except ImportError as error:
+            raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from error
         chained = self.settings["n_chains"] is not None
         posterior, stats = (
             {
@@ -177,6 +178,8 @@ class Draws(Mapping):
                     f"dims names {name!r}, which is not among the draws"
                     f"{checks.nearest(name, posterior)}"
                 )
+            if isinstance(dims[name], str):
+                raise TypeError(f"dims[{name!r}] must be a list of names, not {dims[name]!r}")
             if len(dims[name]) != posterior[name].ndim - 2:
                 raise ValueError(
                     f"dims[{name!r}] has {len(dims[name])} names, but one draw of {name!r} has "

@@ -21,7 +21,8 @@ MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
 CLOSE = 0.01  # the part of p/2, how far draws lie below the mode, that may still be gained
 WINDOW = 8  # iterations over which nothing was gained
 GROWTH, SUBSET_BYTES = 8, 64 << 20
-FISHER_ROWS, FISHER_BYTES = 1000, 64 << 20
+FISHER_ROWS, FISHER_BYTES = 20_000, 64 << 20
+FULL = 500  # parameters up to which their correlations are reckoned with
 
 
 class ModeNotFound(UserWarning):
@@ -66,33 +67,38 @@ def find_mode(
     """The parameters near the mode of the log posterior.
 
     L-BFGS with exact gradients, first on a random subset of rows and then on larger ones until all
-    are used; what it learnt of the curvature goes along. Coordinates are scaled by their Fisher
-    information. It stops when the log posterior can rise by no more than CLOSE · p/2: the log
-    posterior of a draw lies about p/2 below the mode's, so this is within a tenth of a posterior
-    standard deviation (half of one where a prior has kinks).
+    are used; what it learnt of the curvature goes along. Coordinates are those in which the Fisher
+    information, or its diagonal where there are many parameters, is the identity; it is added up
+    over the points where a stage begins, as at some of them it can vanish. It stops when the log
+    posterior can rise by no more than CLOSE · p/2: the log posterior of a draw lies about p/2 below
+    the mode's, so this is within a tenth of a posterior standard deviation (half of one where a
+    prior has kinks).
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
     p, dtype = tree.size(params), tree.leaves(params)[0].dtype
     log_lik, rows, close = on_all_data(model), stream(seed, SUBSET), CLOSE * p / 2
-    state, scale = Search(flat(params)), np.ones(p)
+    state, coordinates, seen = Search(flat(params)), Coordinates(np.ones(p), np.ones(p)), 0.0
     with Progress(n_iters_opt, "mode", verbose) as progress:
         for m in [*subset_sizes(source, p), source.N]:
             part = source
             if m < source.N:
                 part = source.subset(without_replacement(rows, source.N, m, 1)[0])
-            theta = unflat(state.x / scale, params, dtype)
-            new_scale = np.sqrt(source.N * fisher_information(model, theta, part))
-            state, scale = state.scaled(new_scale / scale), new_scale
+            theta = unflat(times(coordinates.back, state.x), params, dtype)
+            few = min(m, fisher_rows(p))
+            some = part.subset(without_replacement(rows, m, few, 1)[0]) if few < m else part
+            seen = seen + information(model, theta, some)
+            new = round_coordinates(source.N * seen, few)
+            state, coordinates = state.moved(coordinates, new), new
 
-            def objective(x: np.ndarray, part: Source = part, scale: np.ndarray = scale) -> tuple:
-                theta, weight = unflat(x / scale, params, dtype), source.N / part.N
+            def objective(x: np.ndarray, part: Source = part, back: np.ndarray = new.back) -> tuple:
+                theta, weight = unflat(times(back, x), params, dtype), source.N / part.N
                 data = log_lik(theta, part)
                 value, slope = weight * data.value, weight * flat(data.gradient)
                 if model.prior is not None:
                     prior = model.prior(theta)
                     value, slope = value + float(prior.value), slope + flat(prior.gradient)
-                return -value, -slope / scale
+                return -value, -times(back.T, slope)
 
             tolerance = close * source.N / m
             state = lbfgs(objective, state, tolerance, n_iters_opt, np.finfo(dtype).eps, progress)
@@ -106,25 +112,61 @@ def find_mode(
             ModeNotFound,
             stacklevel=2,
         )
-    return tree.map(lambda x: x.numpy(), unflat(state.x / scale, params, dtype))
+    return tree.map(lambda x: x.numpy(), unflat(times(coordinates.back, state.x), params, dtype))
 
 
-def fisher_information(model: Posterior, params: Any, source: Source) -> np.ndarray:
-    """The mean squares of single rows' gradients; 1 for all where they can't be had or tell."""
-    p = tree.size(params)
-    count = int(np.clip(FISHER_BYTES // (8 * p), 1, min(FISHER_ROWS, source.N)))
-    rows = tree.map(lambda x: x[:, None], source.rows(0, count))
+class Coordinates(NamedTuple):
+    """x = forth · θ and θ = back · x: matrices, or their diagonals."""
+
+    forth: np.ndarray
+    back: np.ndarray
+
+
+def times(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The product with a matrix, or with one that is given by its diagonal."""
+    return matrix * x if matrix.ndim == 1 else matrix @ x
+
+
+def round_coordinates(information: np.ndarray, count: int) -> Coordinates:
+    """Those in which this matrix, or diagonal, is the identity.
+
+    Directions in which it is 0, as none of `count` rows told it, are treated as if one of them had.
+    """
+    diagonal = information if information.ndim == 1 else np.diag(information)
+    if not diagonal.any():
+        return Coordinates(np.ones_like(diagonal), np.ones_like(diagonal))
+    root = np.sqrt(np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min()))
+    if information.ndim == 1:
+        return Coordinates(root, 1 / root)
+    correlation = information / np.outer(root, root) + np.eye(len(root)) / count
+    forth = np.linalg.cholesky(correlation).T * root
+    return Coordinates(forth, np.linalg.inv(forth))
+
+
+def information(model: Posterior, params: Any, source: Source) -> np.ndarray:
+    """The Fisher information of a row, or its diagonal, by the gradients of the rows of `source`.
+
+    0 where gradients of single rows cannot be had.
+    """
+    rows = tree.map(lambda x: x[:, None], source.rows(0, source.N))
     each = tf.function(
         lambda params, rows: tf.vectorized_map(lambda row: model.data(params, row).gradient, rows),
         autograph=False,
     )
+    p = tree.size(params)
     try:
         gradients = each.get_concrete_function(params, rows)(params, rows)
     except (ValueError, TypeError, tf.errors.OpError):  # the model does not take single rows
-        return np.ones(p)
-    squares = flat(tree.map(lambda g: tf.reduce_mean(tf.cast(g, tf.float64) ** 2, 0), gradients))
-    seen = squares > 0
-    return np.where(seen, squares, squares[seen].min()) if seen.any() else np.ones(p)
+        return np.zeros(p)
+    g = np.concatenate(
+        [np.asarray(g, np.float64).reshape(source.N, -1) for g in tree.leaves(gradients)], axis=1
+    )
+    return g.T @ g / source.N if p <= FULL else np.mean(g**2, axis=0)
+
+
+def fisher_rows(p: int) -> int:
+    """How many rows' gradients are looked at."""
+    return int(np.clip(FISHER_BYTES // (8 * p), 1, FISHER_ROWS))
 
 
 def ascend(
@@ -171,11 +213,17 @@ class Search(NamedTuple):
     gap: float = np.inf
     iterations: int = 0
 
-    def scaled(self, by: np.ndarray) -> Search:
-        """The same in coordinates that are so many times as large."""
-        return self._replace(
-            x=self.x * by, pairs=tuple((step * by, change / by) for step, change in self.pairs)
-        )
+    def moved(self, old: Coordinates, new: Coordinates) -> Search:
+        """The same in other coordinates."""
+
+        def point(x: np.ndarray) -> np.ndarray:
+            return times(new.forth, times(old.back, x))
+
+        def slope(g: np.ndarray) -> np.ndarray:
+            return times(new.back.T, times(old.forth.T, g))
+
+        pairs = tuple((point(step), slope(change)) for step, change in self.pairs)
+        return self._replace(x=point(self.x), pairs=pairs)
 
 
 def lbfgs(
@@ -188,21 +236,24 @@ def lbfgs(
 ) -> Search:
     """Minimise by L-BFGS until little may be gained, and little was in the last iterations.
 
-    What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched: hence the
-    second condition. Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line
-    search of Lewis and Overton (2013), which copes with the kinks of Laplace priors. TFP's L-BFGS,
-    called on an objective that is summed on the host, took 27 ms an iteration where the objective
-    took 1.
+    What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched, as they
+    were then: hence the second condition, and both must hold once more after H was forgotten.
+    Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line search of Lewis and
+    Overton (2013), which copes with the kinks of Laplace priors. TFP's L-BFGS, called on an
+    objective that is summed on the host, took 27 ms an iteration where the objective took 1.
     """
     x, pairs, gap, iterations = state
     f, g = objective(x)
-    values = [f]
+    values, forgot_at = [f], np.inf
     while True:
         if pairs or not g.any():
             gap = float(g @ two_loops(pairs, g)) / 2
         fell = values[-1 - WINDOW] - f if len(values) > WINDOW else np.inf
-        if iterations >= limit or (gap < tolerance and fell < tolerance) or not g.any():
+        settled = gap < tolerance and fell < tolerance
+        if iterations >= limit or not g.any() or (settled and forgot_at - f < tolerance):
             break
+        if settled:  # what is remembered may be wrong where the curvature has changed
+            pairs, values, forgot_at = (), [f], f
         direction = -two_loops(pairs, g)
         if not pairs:
             direction /= max(1.0, float(np.abs(g).sum()))

@@ -58,10 +58,22 @@ def test_arviz_sums_up_as_we_do():
     assert float(theirs["sd"].iloc[0]) == pytest.approx(ours["sd"][ours.names.index("c")], rel=1e-3)
 
 
+def test_r_hat_is_theirs():
+    """Chains about 0, .1, .2 and .3 standard deviations."""
+    x = np.random.default_rng(1).normal(size=(4, 5000)) + 0.1 * np.arange(4)[:, None]
+    draws = Draws({"x": x}, {}, {"n_chains": 4})
+    ours = float(draws.summary()["r_hat"][0])
+    theirs = float(az.rhat(draws.to_arviz(), method="split")["x"])
+    assert theirs > 1.004
+    assert ours == pytest.approx(theirs, abs=2e-3)
+
+
 def test_it_can_be_saved(tmp_path):
-    data = sampled(None).to_arviz()
-    data.to_netcdf(str(tmp_path / "draws.nc"))
-    assert (tmp_path / "draws.nc").stat().st_size > 1000
+    draws = sampled(None)
+    draws.to_arviz().to_netcdf(str(tmp_path / "draws.nc"))
+    np.testing.assert_array_equal(
+        az.from_netcdf(str(tmp_path / "draws.nc")).posterior["c"][0], draws["c"]
+    )
 
 
 def test_dimensions_have_names_and_labels():
@@ -70,6 +82,8 @@ def test_dimensions_have_names_and_labels():
     assert data.posterior["beta"].sel(feature="dose").shape == (1, 100)
     with pytest.raises(ValueError, match=r"dims names 'bta'.*did you mean 'beta'"):
         draws.to_arviz(dims={"bta": ["feature"]})
+    with pytest.raises(TypeError, match=r"dims\['beta'\] must be a list of names, not 'feature'"):
+        draws.to_arviz(dims={"beta": "feature"})
     with pytest.raises(ValueError, match=r"dims\['sigma'\] has 1 names.*shape \(\)"):
         draws.to_arviz(dims={"sigma": ["feature"]})
 

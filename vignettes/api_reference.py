@@ -121,4 +121,4 @@ def listed(body: str) -> str:
 
 if __name__ == "__main__":
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page())
+    PAGE.write_text(page(), encoding="utf-8")

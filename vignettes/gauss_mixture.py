@@ -84,8 +84,10 @@ print(draws.summary())
 fig, axes = plt.subplots(figsize=(8, 3.5))
 for chain, theta in enumerate(draws["centre"]):
     axes.plot(10 * np.arange(len(theta)), theta[:, 0, 0], lw=1, label=f"chain {chain + 1}")
-axes.set(xlabel="iteration", ylabel="first coordinate of component 1", ylim=(-0.7, 3.4))
-axes.set_title("Each chain has a labelling of its own")
+axes.set(
+    xlabel="iteration after burn-in", ylabel="first coordinate of component 1", ylim=(-0.7, 3.4)
+)
+axes.set_title("Each chain has settled on one of two labellings")
 axes.legend(ncols=4, loc="upper center")
 fig.tight_layout()
 
@@ -104,8 +106,9 @@ ordered = sgmcmc.Draws(
 print(ordered.summary())
 
 # %% [markdown]
-# Now `r_hat` is near 1, and the truth, (0, 0) and (2, 2), is where it should be. ArviZ's pair plot
-# draws the joint posterior of the two first coordinates:
+# Now `r_hat` is near 1, and the truth, (0, 0) and (2, 2), lies within about two standard deviations
+# in each of four coordinates, as it should. ArviZ's pair plot draws the joint posterior of the two
+# first coordinates:
 
 # %%
 data = ordered.to_arviz(
@@ -113,6 +116,7 @@ data = ordered.to_arviz(
     dims={"centre": ["component", "coordinate"]},
 ).sel(draw=slice(None, None, 50))
 az.plot_pair(data, var_names=["centre"], coords={"coordinate": "x₁"})
+plt.gcf().suptitle("First coordinates of the two centres")
 plt.gcf().tight_layout()
 
 # %% [markdown]

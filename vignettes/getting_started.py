@@ -53,9 +53,9 @@ params = {"beta": np.zeros(6), "bias": 0.0}  # where to start
 # %% [markdown]
 # ## The step size
 #
-# A good first guess for `sgldcv`, the sampler that we shall use, is a tenth of the smallest posterior
-# variance. How large is that, before we have seen the posterior? A coefficient's variance is about
-# one over the number of rows times the information in a row; for a logistic regression on
+# A good first guess for `sgldcv`, the sampler that we shall use, is a tenth of the smallest
+# posterior variance. How large is that, before we have seen the posterior? A coefficient's variance
+# is about one over the number of rows times the information in a row; for a logistic regression on
 # standardised features a row has at most 1/4:
 
 # %%
@@ -63,11 +63,11 @@ guess = 0.1 / (len(X) / 4)
 print(f"{guess:.1e}")
 
 # %% [markdown]
-# So `4e-6`; since few rows are as informative as that, `1e-5` will do. `sgldcv` is Langevin dynamics
-# with control variates: it first finds the posterior mode and then samples around it. For posteriors
-# with one dominant mode, as here, it is the one to try first. (`sgld`, without control variates, would
-# need a step 25 times smaller: [`mv_gauss`](mv_gauss.md) tells why.) Each step looks at 1 % of the
-# rows, the default, and four chains let us see whether they agree.
+# So `4e-6`; since few rows are as informative as that, `1e-5` will do. `sgldcv` is Langevin
+# dynamics with control variates: it first finds the posterior mode and then samples around it. For
+# posteriors with one dominant mode, as here, it is the one to try first. (`sgld`, without control
+# variates, would need a step 25 times smaller: [`mv_gauss`](mv_gauss.md) tells why.) Each step
+# looks at 1 % of the rows, the default, and four chains let us see whether they agree.
 
 # %%
 draws = sgmcmc.sgldcv(
@@ -164,8 +164,10 @@ for row, p in enumerate(probability.T):
 #   iterations), or there are several modes ([`gauss_mixture`](gauss_mixture.md)).
 # - **Features of very different scales**: the smallest posterior variance rules the step size, and
 #   everything else then moves slowly. Standardise the features, or give a step size by parameter.
-# - **The mean instead of the sum** in `log_lik`: the posterior becomes as wide as if there were one
-#   row a minibatch. `log_lik` must be a sum over rows.
+# - **The mean instead of the sum** in `log_lik`: the posterior becomes as wide as for N/n rows,
+#   here 100. `log_lik` must be a sum over rows.
+# - **Parameters that must be positive.** Chains move freely on the real line, and would step across
+#   0: sample the logarithm, and add it to `log_prior` (the Jacobian of σ = exp(s) is s).
 #
 # Next: [`mv_gauss`](mv_gauss.md) shows what step sizes do where the answer is known,
 # [`logistic_regression`](logistic_regression.md) is this page on real data.

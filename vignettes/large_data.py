@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Data larger than memory, and what a step costs
+# # Data outside memory, and what a step costs
 #
 # The reason for stochastic gradients: a step looks at a minibatch, so its cost does not grow with
 # the data. This vignette makes a data file of ten million rows, samples a logistic regression on it
@@ -124,14 +124,16 @@ axes[0].legend()
 fig.tight_layout()
 
 # %% [markdown]
-# A step costs nearly the same for a thousand times the data; what growth there is comes from rows
-# that no longer wait in the processor's cache.
+# For a thousand times the data, a step costs a few times as much, because rows no longer wait in
+# the processor's cache. (This file fits into the memory of most machines, which keep it there after
+# the first reading: what a slow disk would add is not in the picture.)
 #
-# But look at the right. With step sizes of 1/N, `sgld` is the wider the larger N is: its gradient
-# noise grows as N²/n, the posterior's precision only as N. To be right, its step would have to be
-# n/N times smaller still, and its chain as many times longer: then the whole cost grows with N
-# after all. Control variates remove just that: their noise grows as N, like the precision. **For
-# large data, they are not an option among others but what makes the method pay.**
+# But look at the right. Both samplers have the step size .5/N, which suits `sgldcv`. `sgld` becomes
+# the wider with it the larger N is: its gradient noise grows as N²/n, the posterior's precision
+# only as N. To be right, its step has to be some N/(4n) times smaller, and its chain as many times
+# longer: then the whole cost grows with N after all. Control variates remove just that: their noise
+# grows as N, like the precision. **For large data, they are not an option among others but what
+# makes the method pay.**
 #
 # ## What can go wrong
 #

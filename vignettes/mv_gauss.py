@@ -177,38 +177,52 @@ except sgmcmc.ChainDiverged as error:
 # `sghmc` and `sgnht` carry a momentum, with a friction that takes out the heat of the gradient
 # noise. Their ε is a *squared* step. `sghmc` has a fixed friction, `alpha`: noise of variance σ²
 # adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for 10 %. `sgnht`
-# measures its temperature, and adapts its friction until it is 1, so that its ε need not be as
-# small. The temperature is in `draws.stats`.
+# measures its temperature and adapts its friction ξ until it is 1, but it has one friction for all
+# of a parameter, whose noise must then be alike in all directions. So here we sample φ, with θ = Cφ
+# for a Cholesky factor C of the data's covariance: its posterior and its gradient noise are round.
 
 
 # %%
+cholesky = np.linalg.cholesky(covariance)
+rotate = tf.constant(cholesky, tf.float32)
+
+
+def theta_of(params):
+    return {"theta": tf.linalg.matvec(rotate, params["phi"])}
+
+
+shared = {"log_prior": lambda params: log_prior(theta_of(params)), "minibatch_size": n}
+shared |= {"seed": 1, "verbose": False}
+model = (lambda params, data: log_lik(theta_of(params), data), dataset)
+start = {"phi": np.linalg.solve(cholesky, exact_mean)}
+hot = sgmcmc.sghmc(*model, start, 4e-7, alpha=0.1, n_iters=n_iters, **shared)
+cool = sgmcmc.sghmc(*model, start, 8e-9, alpha=0.1, n_iters=long, thin=10, **shared)
+nht = sgmcmc.sgnht(*model, start, 1e-7, a=0.05, n_iters=10 * long, thin=100, **shared)
+
+
 def temperature(made):
-    return made.stats["temperature"]["theta"]
+    return made.stats["temperature"]["phi"]
 
-
-shared = {"log_prior": log_prior, "minibatch_size": n, "seed": 1, "verbose": False}
-hot = sgmcmc.sghmc(log_lik, dataset, params, 4e-7, alpha=0.1, n_iters=n_iters, **shared)
-cool = sgmcmc.sghmc(log_lik, dataset, params, 8e-9, alpha=0.1, n_iters=long, thin=10, **shared)
-nht = sgmcmc.sgnht(log_lik, dataset, params, 1e-7, a=0.05, n_iters=10 * long, thin=100, **shared)
 
 print("                    temperature   sd ÷ exact sd")
 for name, made in {"sghmc, ε = 4e-7": hot, "sghmc, ε = 8e-9": cool, "sgnht, ε = 1e-7": nht}.items():
-    half = len(made["theta"]) // 2  # the second half: sgnht takes time to adapt
-    ratio = np.mean(made["theta"][half:].std(0) / exact_sd)
+    half = len(made["phi"]) // 2  # the second half: sgnht takes time to adapt
+    ratio = np.mean(made["phi"][half:].std(0)) * N**0.5
     print(f"{name:20} {temperature(made)[half:].mean():10.2f} {ratio:15.2f}")
 
 # %% [markdown]
-# The first `sghmc` is hot and too wide; with an ε fifty times smaller it is right. `sgnht` got
-# along with a larger one, but look at how long it took to adapt: a step changes the friction by ε
+# The first `sghmc` is hot and too wide; with an ε fifty times smaller it is nearly right. (Without
+# noise, its temperature would be 1/(1 − α/2), or 1.05, where its draws are right.) `sgnht` gets
+# along with a larger ε, but look at how long it takes to adapt: a step changes the friction by ε
 # times the excess temperature, and ε is 1e-7. Where ε is that small, start `a` near where it will
-# end, which the trace of the friction shows. (At a temperature of 1 the variance of θ is (1 −
-# ξ/2)/λ: keep the final friction well below 1, too.)
+# end, which the trace of the friction shows. At the end the variance of its draws is 1 − ξ/2 times
+# what it should be: keep the friction well below 1, too.
 
 # %%
-iteration = np.arange(len(nht["theta"])) * 100
+iteration = np.arange(len(nht["phi"])) * 100
 block = max(1, len(iteration) // 100)
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5))
-axes[0].plot(iteration, nht.stats["thermostat"]["theta"], color="tab:green")
+axes[0].plot(iteration, nht.stats["thermostat"]["phi"], color="tab:green")
 axes[0].set(xlabel="iteration", ylabel=r"friction $\xi$", title="sgnht finds its friction")
 axes[1].plot(
     iteration[: block * 100 : block],
@@ -216,7 +230,7 @@ axes[1].plot(
     color="tab:red",
 )
 axes[1].axhline(1, color="black", lw=1)
-axes[1].set(xlabel="iteration", ylabel="temperature", title="and the temperature falls to 1")
+axes[1].set(xlabel="iteration", ylabel="temperature", title="until the temperature is near 1")
 fig.tight_layout()
 
 # %% [markdown]
@@ -227,6 +241,7 @@ fig.tight_layout()
 
 # %%
 az.plot_autocorr(cv.to_arviz(), var_names=["theta"], max_lag=300)
-for axes in plt.gcf().axes:
+for k, axes in enumerate(plt.gcf().axes):
     axes.set(ylim=(-0.2, 1), xlabel="lag, iterations", ylabel="autocorrelation")
+    axes.set_title(f"coordinate {k + 1} of θ")
 plt.gcf().tight_layout()

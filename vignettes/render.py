@@ -25,7 +25,10 @@ def render(name: str) -> None:
     notebook = jupytext.read(HERE / f"{name}.py")
     NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
     for cell in notebook.cells:  # progress, and what libraries say as they are imported
-        cell.outputs = [o for o in cell.get("outputs", []) if o.get("name") != "stderr"]
+        said = [o for o in cell.get("outputs", []) if o.get("name") == "stderr"]
+        if any("ModeNotFound" in o.text for o in said):
+            raise RuntimeError(f"{name}: no mode was found in the cell\n{cell.source}")
+        cell.outputs = [o for o in cell.get("outputs", []) if o not in said]
     pictures = PAGES / f"{name}_files"
     shutil.rmtree(pictures, ignore_errors=True)
     pictures.mkdir(parents=True)
@@ -35,7 +38,8 @@ def render(name: str) -> None:
     for path, content in resources["outputs"].items():
         (PAGES / path).write_bytes(content)
     (PAGES / f"{name}.md").write_text(
-        f"<!-- Written by vignettes/render.py from {name}.py: edit that. -->\n\n{text.strip()}\n"
+        f"<!-- Written by vignettes/render.py from {name}.py: edit that. -->\n\n{text.strip()}\n",
+        encoding="utf-8",
     )
 
 

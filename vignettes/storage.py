@@ -27,8 +27,8 @@ n_iters = 200 if QUICK else 10_000
 # %% [markdown]
 # ## A model with many parameters
 #
-# A linear regression with 2,000 coefficients, most of them zero, and 20,000 rows. All 10,000 draws
-# would take 80 MB: small enough to try this out, large enough to see.
+# A linear regression with 2,000 coefficients, most of them zero, on 10,000 rows, with as many to
+# test on. All 10,000 draws would take 80 MB: small enough to try this out, large enough to see.
 
 # %%
 d, N = (200, 2_000) if QUICK else (2_000, 20_000)
@@ -52,7 +52,7 @@ def log_prior(params):  # independent Laplace(0, .1): most coefficients are near
 params = {"beta": np.zeros(d), "bias": 0.0}
 arguments = {
     **{"log_lik": log_lik, "dataset": dataset, "params": params, "log_prior": log_prior},
-    **{"stepsize": 2e-5 if not QUICK else 1e-4, "minibatch_size": 0.1, "seed": 1},
+    **{"stepsize": 4e-6 if not QUICK else 4e-5, "minibatch_size": 0.1, "seed": 1},
 }
 
 # %% [markdown]

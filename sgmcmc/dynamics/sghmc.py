@@ -67,7 +67,7 @@ class SGHMC(Dynamics):
         False,
         checks.boolean,
         "Draw the momentum afresh from N(0, ε) before each iteration, as the thesis describes. It "
-        "biases the variance by about L/(L+1), however small the step size.",
+        "multiplies the variance by about L/(L+1), however small the step size.",
     )
 
     @property

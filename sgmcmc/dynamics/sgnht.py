@@ -37,7 +37,9 @@ class SGNHT(Dynamics):
 
     from ν ~ N(0, ε), ξ = a. The friction ξ, one for each of the parameters (p is the size of one),
     grows until it takes out the heat that gradient noise of unknown size brings in: E ν² = ε
-    exactly. ε is a squared step.
+    exactly. ε is a squared step. As one friction serves all of a parameter, its gradient noise must
+    be alike in all directions: where it is not, draws are too wide in some and too narrow in
+    others, though the temperature is right. Their variance is 1 − ξ/2 times what it should be.
 
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.
