@@ -79,16 +79,22 @@ def find_mode(
     p, dtype = tree.size(params), tree.leaves(params)[0].dtype
     log_lik, rows, close = on_all_data(model), stream(seed, SUBSET), CLOSE * p / 2
     state, coordinates, seen = Search(flat(params)), Coordinates(np.ones(p), np.ones(p)), 0.0
+
+    def prior_slope(theta: np.ndarray) -> np.ndarray:
+        if model.prior is None:
+            return np.zeros(p)
+        return flat(model.prior(unflat(theta, params, dtype)).gradient)
+
     with Progress(n_iters_opt, "mode", verbose) as progress:
         for m in [*subset_sizes(source, p), source.N]:
             part = source
             if m < source.N:
                 part = source.subset(without_replacement(rows, source.N, m, 1)[0])
-            theta = unflat(times(coordinates.back, state.x), params, dtype)
+            theta = times(coordinates.back, state.x)
             few = min(m, fisher_rows(p))
             some = part.subset(without_replacement(rows, m, few, 1)[0]) if few < m else part
-            seen = seen + information(model, theta, some)
-            new = round_coordinates(source.N * seen, few)
+            seen = seen + information(model, unflat(theta, params, dtype), some)
+            new = round_coordinates(with_prior(source.N * seen, prior_slope, theta), few)
             state, coordinates = state.moved(coordinates, new), new
 
             def objective(x: np.ndarray, part: Source = part, back: np.ndarray = new.back) -> tuple:
@@ -162,6 +168,26 @@ def information(model: Posterior, params: Any, source: Source) -> np.ndarray:
         [np.asarray(g, np.float64).reshape(source.N, -1) for g in tree.leaves(gradients)], axis=1
     )
     return g.T @ g / source.N if p <= FULL else np.mean(g**2, axis=0)
+
+
+def with_prior(
+    information: np.ndarray, prior_slope: Callable[[np.ndarray], np.ndarray], theta: np.ndarray
+) -> np.ndarray:
+    """The information, and on its diagonal that of the prior.
+
+    That is by how much the prior's slope falls over a standard deviation to each side, all
+    parameters at once. It makes a kink count as the Gaussian that is as wide.
+    """
+    diagonal = information if information.ndim == 1 else np.diag(information)
+    if not diagonal.any():
+        return information
+    data = np.where(diagonal > 0, diagonal, diagonal[diagonal > 0].min())
+    prior = np.zeros_like(data)
+    for _ in range(10):  # from the width that the data leave to the prior's own
+        sd = (data + prior) ** -0.5
+        fall = (prior_slope(theta - sd) - prior_slope(theta + sd)) / (2 * sd)
+        prior = np.clip(np.nan_to_num(fall, posinf=0, neginf=0), 0, None)
+    return information + (prior if information.ndim == 1 else np.diag(prior))
 
 
 def fisher_rows(p: int) -> int:
