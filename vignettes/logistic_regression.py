@@ -212,8 +212,8 @@ az.plot_trace(data, var_names=["bias", "log_loss"])
 plt.gcf().tight_layout()
 
 # %% [markdown]
-# The slowest coefficients, with an R̂ of 1.01 to 1.02, want a run twice as long before their intervals
-# are quoted; all others are done.
+# The slowest coefficients, with an R̂ of 1.01 to 1.02, want a run twice as long before their
+# intervals are quoted; all others are done.
 #
 # For comparison, as many iterations on the coefficients themselves, with two step sizes, below and
 # above what the narrowest axis allows, which is four times its variance:
