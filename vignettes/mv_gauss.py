@@ -17,7 +17,7 @@ import tensorflow_probability as tfp
 import sgmcmc
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
-n_iters = 100 if QUICK else 20_000
+n_iters = 400 if QUICK else 20_000
 tfd = tfp.distributions
 
 N, n = 10_000, 100
