@@ -238,6 +238,7 @@ def noise_exponent(rng, estimator, data, centre_at=0.0):
     return weights @ logs, np.sqrt(weights**2 @ np.square(errors))
 
 
+@pytest.mark.slow
 def test_growth_of_noise(seed):
     """Plain 2; control variate 1 where centred on the mode, and 2 where centred elsewhere."""
     rng = np.random.default_rng(seed)

@@ -14,6 +14,8 @@ import tensorflow_probability as tfp
 import sgmcmc
 from sgmcmc.signatures import SAMPLERS
 
+from . import slow
+
 tfd = tfp.distributions
 
 N = 1000
@@ -49,7 +51,7 @@ def gaussian(d, seed):
     return x, lambda params, data: tf.reduce_sum(tfd.Normal(params["theta"], 1).log_prob(data["x"]))
 
 
-@pytest.mark.parametrize("d", [None, 3])
+@pytest.mark.parametrize("d", [slow(None), 3])
 def test_gaussian_of_one_and_three_dimensions(name, d, seed):
     x, log_lik = gaussian(d, seed)
     draws = sample(name, log_lik, {"x": x}, {"theta": x[0]}, seed=seed)

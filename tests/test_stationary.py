@@ -54,7 +54,7 @@ def alphas(cases):
     return {name: case.alpha for name, case in cases.items()}
 
 
-@pytest.mark.parametrize("n", [1, 10, slow(25)])
+@pytest.mark.parametrize("n", [1, slow(10), slow(25)])
 def test_sgld(seed, n):
     draws = gaussian.run(sgmcmc.sgld, LANGEVIN, n=n, seed=seed)
     for name, case in LANGEVIN.items():
@@ -80,7 +80,7 @@ def test_sghmc(seed, L):
     assert_normal(draws["table"], gaussian.sghmc_variance(HAMILTON["table"]))
 
 
-@pytest.mark.parametrize("L", [2, slow(5)])
+@pytest.mark.parametrize("L", [slow(2), slow(5)])
 def test_sghmc_resampled(seed, L):
     cases = {k: HAMILTON[k] for k in ("table", "noisy", "stiff")}
     draws = gaussian.run(
@@ -214,13 +214,14 @@ class SharedNoise(SGLD):
         return Chain(tree.map(move, chain.theta, gradient, z, h))
 
 
-@pytest.mark.parametrize("dynamics", [too_little_noise(SGLD), PaperOneStep])
+@pytest.mark.parametrize("dynamics", [too_little_noise(SGLD), slow(PaperOneStep)])
 def test_wrong_sgld_is_rejected(seed, wrong, dynamics):
     draws = gaussian.run(wrong(dynamics), LANGEVIN, seed=seed)
     assert_rejected(mean_squares(draws["table_2"]), gaussian.sgld_variance(LANGEVIN["table_2"]))
     assert_rejected(mean_squares(draws["table_1"]), gaussian.sgld_variance(LANGEVIN["table_1"]))
 
 
+@pytest.mark.slow
 def test_parameters_have_noise_of_their_own(seed, wrong):
     def products(sampler):
         cases = {"a": Case(1, 0.5, 0), "b": Case(1, 0.5, 0)}
@@ -231,7 +232,7 @@ def test_parameters_have_noise_of_their_own(seed, wrong):
     assert_rejected(products(wrong(SharedNoise)), 1)
 
 
-@pytest.mark.parametrize("dynamics", [too_little_noise(SGHMC), KickBeforeDrift])
+@pytest.mark.parametrize("dynamics", [too_little_noise(SGHMC), slow(KickBeforeDrift)])
 def test_wrong_sghmc_is_rejected(seed, wrong, dynamics):
     cases = {"damped": Case(1, 0.1, 0, 0.3), "noisy": HAMILTON["noisy"]}
     draws = gaussian.run(wrong(dynamics), cases, alpha=0.3, L=1, n_iters=10_000, seed=seed)
@@ -251,8 +252,8 @@ def test_half_temperature_refresh_is_rejected(seed, wrong):
     ("dynamics", "seen_in"),
     [
         (too_little_noise(SGNHT), "thermostat"),
-        (ThermostatKickBeforeDrift, "thermostat"),
-        (HalfThermostat, "temperature"),
+        slow(ThermostatKickBeforeDrift, "thermostat"),
+        slow(HalfThermostat, "temperature"),
     ],
 )
 def test_wrong_sgnht_is_rejected(seed, wrong, dynamics, seen_in):

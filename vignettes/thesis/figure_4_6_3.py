@@ -180,3 +180,16 @@ axes[1].set(title="control variates: single draws")
 axes[2].set(title="mean prediction of the draws so far")
 figure.legend(handles=[*lines, line], loc="outside lower center", ncols=7)
 setting.save(figure, "figure_4_6_3")
+
+# %% [markdown]
+# ## What comes out
+#
+# Each sampler's mean prediction is better than the network that Adam found, most of them by far,
+# while nearly all single draws are worse: many networks, each somewhat off, predict better together
+# than the best one. `sgnht` is the best of the plain samplers, as in the thesis.
+#
+# Control variates help less than in the thesis. Single draws of `sgldcv` are better than those of
+# `sgld`, those of `sghmccv` better than those of `sghmc`; but in the mean of draws, which the
+# thesis does not show, `sgnht` is better than `sgnhtcv`, whose ε is a tenth. All these chains are
+# still on their way: log losses fall to the last iteration, and a control variate is of use only
+# near the centre.
