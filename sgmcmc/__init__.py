@@ -1,6 +1,10 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
 from .api import (
+    scir,
+    scir_setup,
+    scircv,
+    scircv_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -13,6 +17,8 @@ from .api import (
     sgnht_setup,
     sgnhtcv,
     sgnhtcv_setup,
+    sgrld,
+    sgrld_setup,
 )
 from .data import get_dataset, list_datasets
 from .draws import Draws
@@ -31,6 +37,10 @@ __all__ = [
     "get_params",
     "list_datasets",
     "run",
+    "scir",
+    "scir_setup",
+    "scircv",
+    "scircv_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",
@@ -43,5 +53,7 @@ __all__ = [
     "sgnht_setup",
     "sgnhtcv",
     "sgnhtcv_setup",
+    "sgrld",
+    "sgrld_setup",
     "step",
 ]

@@ -1,9 +1,12 @@
 """The samplers: each a dynamics and an estimator of the gradient."""
 
+from .dynamics.scir import SCIR
+from .dynamics.scircv import SCIRCV
 from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
-from .estimators import ControlVariate, Gradient
+from .dynamics.sgrld import SGRLD
+from .estimators import ControlVariate, Counted, Gradient
 from .signatures import public
 
 sgld, sgld_setup = public("sgld", SGLD, Gradient)
@@ -12,6 +15,9 @@ sgnht, sgnht_setup = public("sgnht", SGNHT, Gradient)
 sgldcv, sgldcv_setup = public("sgldcv", SGLD, ControlVariate)
 sghmccv, sghmccv_setup = public("sghmccv", SGHMC, ControlVariate)
 sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate)
+scir, scir_setup = public("scir", SCIR, Gradient)
+scircv, scircv_setup = public("scircv", SCIRCV, Counted)
+sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient)
 
 # doctest looks only at functions written in a module itself
 __test__ = {

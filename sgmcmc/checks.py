@@ -7,7 +7,8 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from . import tree
 from .outside import Outside, is_outside, read_by_slices
 
 SLICE_BYTES = 16 << 20
+NOT_ONE = 1e-4  # by how much probabilities may miss 1
 DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\{\{.*|\s*\[Op:.*")
 
 
@@ -29,6 +31,11 @@ DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\
 def tunable(default: Any, check: Callable, doc: str, positional: bool = False) -> Any:
     """A sampler's own argument: `check(name, value, params)` returns the value to use."""
     return field(default=default, metadata={"check": check, "doc": doc, "positional": positional})
+
+
+def required(check: Callable, doc: str) -> Any:
+    """A sampler's own argument without a default: it stands behind the step size."""
+    return field(metadata={"check": check, "doc": doc, "positional": True})
 
 
 def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
@@ -121,6 +128,58 @@ def per_parameter(**bounds: float) -> Callable:
 def optional_positive(name: str, value: Any, params: Any) -> Any:
     """None, or a positive number for each parameter."""
     return None if value is None else per_parameter(above=0)(name, value, params)
+
+
+def optional_whole(name: str, value: Any, params: Any) -> int | None:
+    """None, or a positive whole number."""
+    return None if value is None else whole(name, value)
+
+
+def optional_function(name: str, value: Any, params: Any) -> Callable | None:
+    """None, or something to call."""
+    return None if value is None else function(name, value, "of (params, data, key)")
+
+
+def one_of(*known: str) -> Callable:
+    """The check of a word."""
+
+    def check(name: str, value: Any, params: Any) -> str:
+        if value not in known:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
+        return value
+
+    return check
+
+
+def some_names(name: str, value: Any, params: Any) -> tuple[str, ...]:
+    """Names of parameters, each of which may be a nest."""
+    return tuple(names_of_parameters(name, value, params))
+
+
+def concentration(name: str, value: Any, params: Any) -> Any:
+    """Positive numbers for each component, given for all, along the last axis, or one by one."""
+
+    def shaped(name: str, value: Any, like: np.ndarray) -> np.ndarray:
+        x = cast(name, array(name, value), like.dtype)
+        if not (x > 0).all():
+            raise ValueError(f"{name} must be above 0, but has {x.min():g}")
+        try:
+            return np.broadcast_to(x, like.shape).copy()
+        except ValueError:
+            last = f", {like.shape[-1:]}" if like.ndim else ""
+            raise ValueError(
+                f"{name} must be a number or of shape {like.shape}{last}, not {x.shape}"
+            ) from None
+
+    def by_name(name: str, value: Any, params: Any) -> Any:
+        if not isinstance(params, dict):
+            return shaped(name, value, params)
+        if not isinstance(value, Mapping):
+            return {k: by_name(name, value, p) for k, p in params.items()}
+        same_names(name, value, params)
+        return {k: by_name(f"{name}[{k!r}]", value[k], p) for k, p in params.items()}
+
+    return by_name(name, value, params)
 
 
 def optional_like_params(name: str, value: Any, params: Any) -> Any:
@@ -259,12 +318,17 @@ def keep(value: Any, params: Any) -> list[str]:
     """Names of parameters."""
     if value is None:
         return list(params)
+    return names_of_parameters("keep", value, params)
+
+
+def names_of_parameters(name: str, value: Any, params: Any) -> list[str]:
+    """A list of names, in the order of the parameters."""
     if isinstance(value, str) or not isinstance(value, (list, tuple, set)):
-        raise TypeError(f"keep must be a list of names of parameters, not {described(value)}")
-    for name in value:
-        if name not in list(params):
+        raise TypeError(f"{name} must be a list of names of parameters, not {described(value)}")
+    for each in value:
+        if each not in list(params):
             raise ValueError(
-                f"keep names {name!r}, which is no parameter{nearest(name, params)}; "
+                f"{name} names {each!r}, which is no parameter{nearest(each, params)}; "
                 f"the parameters are {sorted(params)}"
             )
     return [k for k in params if k in value]
@@ -324,11 +388,19 @@ def folder(value: Any) -> Path | None:
 
 
 def model(
-    log_lik: Callable, log_prior: Callable | None, params: Any, rows: dict[str, np.ndarray]
+    log_lik: Callable | None,
+    log_prior: Callable | None,
+    params: Any,
+    rows: dict[str, np.ndarray],
+    free: Collection[str] = (),
 ) -> None:
-    """Try the model on a few rows, so that users meet their own mistakes in their own words."""
-    function("log_lik", log_lik, "of (params, data)")
-    parts = {"log_lik": (log_lik, (rows,))}
+    """Try the model on a few rows, so that users meet their own mistakes in their own words.
+
+    It need not depend on the parameters that are `free`, as what moves them is not its gradient.
+    """
+    parts = {}
+    if log_lik is not None or not all(path.split("/")[0] in free for path in tree.names(params)):
+        parts["log_lik"] = function("log_lik", log_lik, "of (params, data)"), (rows,)
     if log_prior is not None:
         parts["log_prior"] = function("log_prior", log_prior, "of params"), ()
     connected = set()
@@ -349,7 +421,7 @@ def model(
                     )
         traced(name, fn, *arguments)
     for path in tree.names(params):
-        if path not in connected:
+        if path not in connected and path.split("/")[0] not in free:
             neither = (
                 "neither log_lik nor log_prior depends"
                 if len(parts) == 2
@@ -359,6 +431,61 @@ def model(
                 f"{neither} on the parameter {path!r} (or not differentiably), so it would walk at "
                 "random: use it, or leave it out of params"
             )
+
+
+def on_space(name: str, value: Any, space: Any) -> Any:
+    """Starting values where they may be: probabilities add up to 1, others are not below 0."""
+    if isinstance(value, dict):
+        return {k: on_space(f"{name}[{k!r}]", v, space[k]) for k, v in value.items()}
+    if space not in ("simplex", "positive"):
+        return value
+    if (value < 0).any():
+        raise ValueError(f"{name} must not be negative, but has {value.min():g}")
+    if space == "positive":
+        return value
+    if value.ndim == 0 or value.shape[-1] < 2:
+        raise ValueError(
+            f"{name} must hold the probabilities of at least 2 categories along its last axis, but "
+            f"its shape is {value.shape}"
+        )
+    total = value.sum(-1, keepdims=True)
+    if not (total > 0).all():
+        raise ValueError(f"{name} must have probabilities that add up to 1, but some are all 0")
+    wrong = np.abs(total - 1).max()
+    if wrong > NOT_ONE:
+        warnings.warn(
+            f"the probabilities of {name} do not add up to 1 along the last axis (off by up to "
+            f"{wrong:.3g}): they are divided by their sum",
+            stacklevel=2,
+        )
+    return value / total
+
+
+def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
+    """The statistic at `params` of some rows, once its counts are seen to be ones."""
+
+    def check(path: str, x: np.ndarray, like: np.ndarray, space: str) -> None:
+        if space not in ("simplex", "positive"):
+            return
+        what = f"the counts of {path!r} (params × the gradient of log_lik by them)"
+        if x.shape != like.shape:
+            raise ValueError(f"counts[{path!r}] must have shape {like.shape}, not {x.shape}")
+        if np.isnan(x).any():
+            raise ValueError(
+                f"{what} are negative or NaN: log_lik must be written in the probabilities as they "
+                "are, such as sum(log(omega[z])). Do not divide them by their sum or take a softmax "
+                "of them, and leave out factors that fall as they grow"
+            )
+        if not np.isfinite(x).all() or (x < 0).any():
+            raise ValueError(f"counts[{path!r}] must be finite and not negative, not {x.min():g}")
+
+    try:
+        found = tree.map(lambda x: x.numpy(), data(*tensors((params, rows))).gradient)
+    except tf.errors.OpError as error:
+        raise ValueError(f"log_lik raised {summary(error)}") from error
+    for each in zip(*([tree.names(params)] + [tree.leaves(x) for x in (found, params, space)])):
+        check(*each)
+    return found
 
 
 def one_number(name: str, value: Any) -> None:

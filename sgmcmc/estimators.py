@@ -1,7 +1,8 @@
 """What the data say: the log posterior and its gradient, estimated from a minibatch.
 
 Parameters and minibatches have a leading axis, the chains; minibatches that all chains share have
-one of length 1. The value is estimated along with the gradient, and by the same rule.
+one of length 1. The value is estimated along with the gradient, and by the same rule. Gradients by
+probabilities and positive numbers are by their logarithms: expected counts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks, tree
-from .minibatch import Batch, Source
+from .dynamics import Dynamics
+from .minibatch import RENEWAL, Batch, Feeder, Source, stream, without_replacement
+from .random import folded
+
+LOGARITHMIC = "simplex", "positive"
+ROUNDING = 1e-4  # the part of all counts by which one may be below 0
+GROUPS = 64  # of rows, at least, from which the variance of counts is estimated
 
 
 class Evaluation(NamedTuple):
@@ -27,10 +34,15 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Posterior:
-    """The user's model: a sum over rows of data, and a prior that is known exactly."""
+    """The user's model: a sum over rows of data, and a prior that is known exactly.
 
-    data: Callable[[Any, dict[str, tf.Tensor]], Evaluation]
+    Where it is `keyed`, a key comes with the rows.
+    """
+
+    data: Callable[..., Evaluation]
     prior: Callable[[Any], Evaluation] | None
+    keyed: bool = False
+    has_value: bool = True
 
     @cached_property
     def compiled_data(self) -> Callable:
@@ -38,25 +50,92 @@ class Posterior:
         return tf.function(self.data, autograph=False).get_concrete_function
 
 
-def posterior(log_lik: Callable, log_prior: Callable | None) -> Posterior:
-    """The model of this log likelihood and log prior, with gradients by autodiff."""
-    return Posterior(
-        differentiated(log_lik), None if log_prior is None else differentiated(log_prior)
-    )
+def posterior(
+    log_lik: Callable | None, log_prior: Callable | None, dynamics: Dynamics | None = None
+) -> Posterior:
+    """The model of this log likelihood and log prior, with gradients by autodiff.
+
+    What is special of a sampler goes in with them: its own prior, counts by functions of the user.
+    """
+    dynamics = dynamics or Dynamics()
+    data = differentiated(log_lik or (lambda params, rows: 0.0), dynamics)
+    counters = dynamics.counters()
+    prior = None
+    if log_prior is not None or not is_flat(dynamics):
+        prior = differentiated(
+            lambda params: dynamics.log_prior(params) + (log_prior(params) if log_prior else 0.0),
+            dynamics,
+        )
+    if not counters:
+        return Posterior(data, prior)
+    return Posterior(counted(data, counters), prior, True, log_lik is not None)
 
 
-def differentiated(log_density: Callable) -> Callable[..., Evaluation]:
+def is_flat(dynamics: Dynamics) -> bool:
+    """Whether a sampler has no prior of its own."""
+    return type(dynamics).log_prior is Dynamics.log_prior
+
+
+def differentiated(log_density: Callable, dynamics: Dynamics) -> Callable[..., Evaluation]:
     """A log density with its gradient; gradients of gathered rows add up to dense ones."""
 
     def evaluate(params: Any, *rows: Any) -> Evaluation:
-        dtype = tree.leaves(params)[0].dtype
+        dtype, space = tree.leaves(params)[0].dtype, dynamics.space(params)
+        params = tree.map(above_zero, params, space)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(params)
             value = tf.cast(log_density(*tree.copies(params, *rows)), dtype)
         gradient = tape.gradient(value, params, unconnected_gradients="zero")
-        return Evaluation(value, tree.map(tf.convert_to_tensor, gradient))
+        gradient = tree.map(tf.convert_to_tensor, gradient)
+        return Evaluation(value, tree.map(by_logarithm, params, gradient, space))
 
     return evaluate
+
+
+def above_zero(x: tf.Tensor, space: str) -> tf.Tensor:
+    """Probabilities and positive numbers by which the likelihood can be divided."""
+    if space not in LOGARITHMIC:
+        return x
+    x = tf.convert_to_tensor(x)
+    return tf.maximum(x, np.finfo(x.dtype.as_numpy_dtype).tiny ** 0.8)
+
+
+def by_logarithm(x: tf.Tensor, gradient: tf.Tensor, space: str) -> tf.Tensor:
+    """The gradient by log x, of probabilities and positive numbers: NaN where it is below 0."""
+    if space not in LOGARITHMIC:
+        return gradient
+    counts = x * gradient
+    rounding = ROUNDING * tf.reduce_sum(tf.abs(counts))
+    return tf.where(counts < -rounding, tf.constant(np.nan, x.dtype), tf.maximum(counts, 0))
+
+
+def counted(data: Callable[..., Evaluation], counters: list[Callable]) -> Callable[..., Evaluation]:
+    """A model some of whose counts are drawn by functions of the user."""
+
+    def evaluate(params: Any, rows: Any, key: tf.Tensor) -> Evaluation:
+        value, gradient = data(params, rows)
+        for i, counts in enumerate(counters):
+            found = counts(*tree.copies(params, rows), folded(key, i))
+            for name, like in ((k, gradient[k]) for k in found):
+                cast = tree.map(lambda x, y: tf.cast(x, y.dtype), found[name], like)
+                gradient = {**gradient, name: cast}
+        return Evaluation(value, gradient)
+
+    return evaluate
+
+
+def on_rows(model: Posterior, theta: Any, batch: Batch) -> Evaluation:
+    """The log likelihood of a minibatch for each chain.
+
+    Random numbers are not mapped over chains by TensorFlow: those models are written out for each.
+    """
+    if not model.keyed:
+        return each_chain(model.data, theta, batch.rows)
+    each = []
+    for c, key in enumerate(tf.unstack(batch.key)):
+        rows = tree.map(lambda x, c=c: x[c if x.shape[0] > 1 else 0], batch.rows)
+        each.append(model.data(tree.map(lambda x, c=c: x[c], theta), rows, key))
+    return tree.map(lambda *x: tf.stack(x), *each)
 
 
 def each_chain(fn: Callable, theta: Any, *rows: Any) -> Any:
@@ -99,6 +178,7 @@ class Gradient:
     """The gradient on the minibatch: ĝ(θ) = ∇log p(θ) + (N/n) Σ ∇log p(xᵢ|θ)."""
 
     suffix = ""  # of the name of a sampler that estimates so
+    every = None  # after how many iterations what it keeps is renewed
 
     def start(self, params: Any, find_mode: Callable) -> Any:
         """Where the chain sets out."""
@@ -110,7 +190,7 @@ class Gradient:
 
     def estimate(self, model: Posterior, theta: Any, state: tuple, batch: Batch) -> Evaluation:
         """The log posterior and its gradient at theta."""
-        data = each_chain(model.data, theta, batch.rows)
+        data = on_rows(model, theta, batch)
         return with_prior(model, theta, tree.map(lambda x: batch.scale * x, data))
 
 
@@ -138,6 +218,7 @@ class ControlVariate:
     """
 
     suffix = " with control variates"
+    every = None
 
     opt_stepsize: float | None = checks.tunable(
         None,
@@ -185,3 +266,92 @@ class ControlVariate:
         for t, c, e in zip(*map(tree.leaves, (theta, centre.params, error))):
             value += tf.reduce_sum((t - c) * e, axis=range(1, t.shape.rank))
         return with_prior(model, theta, Evaluation(value, gradient))
+
+
+class Aim(NamedTuple):
+    """The parameters â of the posterior from many rows, and where control variates help."""
+
+    a: Any
+    used: Any
+
+
+class Relative(NamedTuple):
+    """Estimates â, b̂ = (â − 1)/(a − 1) or 1, and where b̂ is used."""
+
+    a: Any
+    b: Any
+    used: Any
+
+
+@dataclass(frozen=True)
+class Counted(Gradient):
+    """The estimate â of a posterior's parameters, beside a from all rows or from many."""
+
+    refresh_every: int | None = checks.tunable(
+        None,
+        checks.optional_whole,
+        "For latent variables, whose counts depend on the parameters: estimate a anew after so "
+        "many iterations. None: once, where the chain starts.",
+    )
+    refresh_size: int | None = checks.tunable(
+        None,
+        checks.optional_whole,
+        "The number of rows, drawn at random, from which a is estimated. All by default.",
+    )
+
+    @property
+    def every(self) -> int:
+        return self.refresh_every or 0
+
+    def init(self, model: Posterior, params: Any, source: Source) -> tuple:
+        if self.refresh_size is not None and self.refresh_size > source.N:
+            raise ValueError(
+                f"refresh_size must be at most N = {source.N} rows, not {self.refresh_size}"
+            )
+        return ()
+
+    def renew(
+        self,
+        model: Posterior,
+        theta: Any,
+        feeder: Feeder,
+        iteration: int,
+        count: Callable[[dict[str, tf.Tensor], tf.Tensor], Any],
+    ) -> Aim:
+        """Estimate a, and the variance of â over minibatches, from the counts of groups of rows."""
+        source, n, N = feeder.source, feeder.n, feeder.source.N
+        m = self.refresh_size or N
+        rng = stream(feeder.seed, RENEWAL, iteration)
+        index = rng.permutation(without_replacement(rng, N, m, 1)[0])
+        size = max(1, min(n, m // GROUPS))
+        groups, total, squares = m // size, 0.0, 0.0
+        for i in range(0, m, size):
+            some = np.sort(index[i : i + size])
+            rows = tree.map(lambda x: x[None], source.subset(some).rows(0, len(some)))
+            key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
+            counts = laid_out(count(rows, tf.constant(key)))
+            if i < groups * size:
+                squares += counts**2
+                mean = (total + counts) / groups
+            total += counts
+        with np.errstate(invalid="ignore", divide="ignore"):
+            of_a_row = (squares / groups - mean**2) * groups / (groups - 1) / size
+        a = laid_out(each_chain(model.prior, theta).gradient) + N / m * total
+        used = (a > 1) & (N * (N - n) / n * of_a_row <= (a - 1) ** 2)
+        a = a.astype(tree.leaves(theta)[0].dtype.as_numpy_dtype)
+        return Aim(tree.split(tf.constant(a), theta), tree.split(tf.constant(used), theta))
+
+    def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
+        """The parameters of the posterior at theta, relative to what they should be."""
+        value, estimate = super().estimate(model, theta, (), batch)
+        b = tree.map(
+            lambda a_hat, a, used: tf.where(used, (a_hat - 1) / tf.where(used, a - 1, 1), 1),
+            *(estimate, aim.a, aim.used),
+        )
+        return Evaluation(value, Relative(estimate, b, aim.used))
+
+
+def laid_out(nest: Any) -> np.ndarray:
+    """The numbers of each chain, end to end, in float64."""
+    leaves = [x.numpy().astype(np.float64) for x in tree.leaves(nest)]
+    return np.concatenate([x.reshape(len(x), -1) for x in leaves], axis=1)

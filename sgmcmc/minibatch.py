@@ -20,7 +20,7 @@ from .cores import one_core
 from .dynamics import Dynamics
 from .outside import is_outside
 
-ROWS, NOISE, START, SUBSET = range(4)  # what a stream of random numbers is for
+ROWS, NOISE, START, SUBSET, RENEWAL = range(5)  # what a stream of random numbers is for
 BLOCK_BYTES, BLOCK_MAX, SLOTS = 16 << 20, 1024, 3
 CHUNK_NUMBERS, CHUNK_MAX, CHUNK_BYTES = 1 << 17, 1024, 16 << 20
 ONE_CORE = one_core()
@@ -31,15 +31,16 @@ class Block(NamedTuple):
     """All that some iterations need; the leading axes are (iteration, inner step)."""
 
     rows: dict[str, Any]  # then (chain, row, ...); one chain where all share their minibatches
-    noise: Any  # standard normals: then (chain, parameters laid end to end)
+    noise: Any  # standard normals: then (chain, parameters laid end to end); or keys, (chain, 2)
     stepsize: Any  # (iteration, parameter)
 
 
 class Batch(NamedTuple):
-    """One minibatch: rows of data with a leading axis of chains, and N / n."""
+    """One minibatch: rows of data with a leading axis of chains, N / n, and a key for each chain."""
 
     rows: dict[str, tf.Tensor]
     scale: float
+    key: tf.Tensor | None = None
 
 
 def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random.Generator:
@@ -198,8 +199,10 @@ class Feeder:
         leaf = tree.leaves(theta)[0]
         self.chains, self.dtype = leaf.shape[0], leaf.dtype.as_numpy_dtype
         self.row_chains = 1 if shared_minibatches else self.chains
-        self.width = tree.size(theta) // self.chains
+        width = tree.size(theta) // self.chains
+        self.keyed, self.width = dynamics.keyed, 2 if dynamics.keyed else width
         self.inner_steps, self.noises = dynamics.inner_steps, dynamics.noises
+        self.noise_type = np.int32 if self.keyed else self.dtype
 
         numbers = self.inner_steps * n + self.noises * self.width
         most = min(CHUNK_NUMBERS, CHUNK_BYTES // (4 * self.chains))
@@ -207,12 +210,12 @@ class Feeder:
         rows = source.shapes(self.inner_steps, self.row_chains, n)
         noise = (self.noises, self.chains, self.width)
         nbytes = self.inner_steps * self.row_chains * n * source.row_bytes
-        nbytes += int(np.prod(noise)) * np.dtype(self.dtype).itemsize
+        nbytes += self.noises * self.chains * width * np.dtype(self.dtype).itemsize  # or draws
         self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
         self.arrays = [
             Block(
                 {k: page_aligned((self.size, *s), source.dtypes[k]) for k, s in rows.items()},
-                page_aligned((self.size, *noise), self.dtype),
+                page_aligned((self.size, *noise), self.noise_type),
                 page_aligned((self.size, len(self.stepsize)), self.dtype),
             )
             for _ in range(SLOTS)
@@ -269,19 +272,21 @@ class Feeder:
             count, L = self.chunk, self.inner_steps
             self.drawn, N, n = None, self.source.N, self.n
             index = np.empty((count, L, self.row_chains, n), row_type(N))
-            noise = np.empty((count, self.noises, self.chains, self.width), self.dtype)
+            noise = np.empty((count, self.noises, self.chains, self.width), self.noise_type)
             for c in range(self.row_chains):
                 rng = stream(self.seed, ROWS, chunk, c)
                 index[:, :, c] = without_replacement(rng, N, n, count * L).reshape(count, L, n)
             for c in range(self.chains):
-                noise[:, :, c] = self.normals(NOISE, chunk, c, count)
+                noise[:, :, c] = self.noise(NOISE, chunk, c, count)
             self.drawn = chunk, index, noise
         return self.drawn[1:]
 
-    def normals(self, purpose: int, chunk: int, chain: int, count: int) -> np.ndarray:
-        """Standard normals for so many iterations of one chain."""
-        rng = stream(self.seed, purpose, chunk, chain)
-        return standard_normals(rng, (count, self.noises, self.width), self.dtype)
+    def noise(self, purpose: int, chunk: int, chain: int, count: int) -> np.ndarray:
+        """Standard normals, or keys, for so many iterations of one chain."""
+        rng, shape = stream(self.seed, purpose, chunk, chain), (count, self.noises, self.width)
+        if self.keyed:
+            return rng.bit_generator.random_raw(count * self.noises).view(np.int32).reshape(shape)
+        return standard_normals(rng, shape, self.dtype)
 
     def close(self) -> None:
         """Let the worker thread go."""

@@ -21,7 +21,7 @@ class Progress:
         self.total, self.label, self.verbose = total, label, verbose
         self.terminal = verbose and sys.stderr.isatty()
         self.began = time.perf_counter()
-        self.shown, self.tenths, self.done, self.log_posterior = 0.0, 0, 0, float("nan")
+        self.shown, self.tenths, self.done, self.value = 0.0, 0, 0, ""
         self.bar = (
             tqdm(total=total, desc=label, unit="it", mininterval=EVERY_SECONDS)
             if self.terminal and tqdm
@@ -45,13 +45,14 @@ class Progress:
         elif self.verbose and early:
             self.write(early)
 
-    def update(self, done: int, log_posterior: float) -> None:
+    def update(self, done: int, log_posterior: float | None) -> None:
         """So many iterations are done."""
         if not self.verbose:
             return
-        step, self.done, self.log_posterior = done - self.done, done, log_posterior
+        step, self.done = done - self.done, done
+        self.value = "" if log_posterior is None else f"log posterior {log_posterior:.6g}"
         if self.bar:
-            self.bar.set_postfix_str(f"log posterior {log_posterior:.6g}", refresh=False)
+            self.bar.set_postfix_str(self.value, refresh=False)
             self.bar.update(step)
         elif self.terminal:
             now = time.perf_counter()
@@ -66,6 +67,6 @@ class Progress:
         """One line."""
         speed = self.done / max(time.perf_counter() - self.began, 1e-9)
         where = where or f"{self.done:,} of {self.total:,} ({self.done / self.total:.0%})"
-        line = f"{self.label}: {where}, {speed:,.0f} it/s, log posterior {self.log_posterior:.6g}"
+        line = f"{self.label}: {where}, {speed:,.0f} it/s{', ' * bool(self.value)}{self.value}"
         sys.stderr.write(f"{start}{line:<79}{end}" if start else line + end)
         sys.stderr.flush()

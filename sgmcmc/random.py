@@ -13,6 +13,7 @@ import tensorflow as tf
 
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
+FOLD = 0xFFFFFFFF  # a use that no call of `uniforms` has
 
 
 def rotated(x: tf.Tensor, by: int) -> tf.Tensor:
@@ -26,7 +27,10 @@ def threefry(key: Any, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
     Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC.
     """
-    keys = *key, tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(*key), tf.constant(PARITY, tf.uint32))
+    keys = (
+        *key,
+        tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(*key), tf.constant(PARITY, tf.uint32)),
+    )
     x, y = x + keys[0], y + keys[1]
     for i in range(5):
         for by in ROTATIONS[i % 2]:
@@ -48,9 +52,7 @@ def words(key: tf.Tensor, shape: tuple[int, ...], use: int) -> tuple[tf.Tensor, 
     key = tf.bitcast(key, tf.uint32)
     inner = shape[key.shape.rank - 1 :]
     counter = tf.cast(tf.reshape(tf.range(int(np.prod(inner))), inner), tf.uint32)
-    first, second = (
-        tf.reshape(k, (*k.shape, *[1] * len(inner))) for k in tf.unstack(key, axis=-1)
-    )
+    first, second = (tf.reshape(k, (*k.shape, *[1] * len(inner))) for k in tf.unstack(key, axis=-1))
     counter = tf.broadcast_to(counter, shape)
     return threefry((first, second), counter, tf.zeros_like(counter) + tf.constant(use, tf.uint32))
 
@@ -69,3 +71,19 @@ def open_unit(word: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """A random word as a number in (0, 1)."""
     below = tf.constant(1 - 2.0**-24, dtype)
     return tf.minimum((tf.cast(word, dtype) + 0.5) * 2.0**-32, below)
+
+
+def normals(
+    key: tf.Tensor, shape: tuple[int, ...], use: int = 0, dtype: tf.DType = tf.float32
+) -> tf.Tensor:
+    """Standard normals by Box and Muller; calls with the same key must differ in `use`."""
+    radius, angle = uniforms(key, shape, use, dtype)
+    return tf.sqrt(-2 * tf.math.log(radius)) * tf.cos(2 * np.pi * angle)
+
+
+def folded(key: tf.Tensor, number: int) -> tf.Tensor:
+    """Another key, or one a chain, for each number; they serve uses of their own."""
+    first, second = tf.unstack(tf.bitcast(key, tf.uint32), axis=-1)
+    number = tf.fill(first.shape, tf.constant(number, tf.uint32))
+    words = threefry((first, second), number, tf.fill(first.shape, tf.constant(FOLD, tf.uint32)))
+    return tf.bitcast(tf.stack(words, axis=-1), tf.int32)

@@ -19,12 +19,13 @@ import tensorflow as tf
 from . import checks, tree
 from .collect import Memory
 from .draws import Draws
-from .estimators import posterior
+from .estimators import LOGARITHMIC, posterior
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
 from .sampler import Sampler
 
+COUNTED = 2  # rows on which the user's counts are tried
 PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
 
 
@@ -32,7 +33,7 @@ def setup(
     name: str,
     dynamics: Any,
     estimator: Any,
-    log_lik: Callable[[dict, dict], Any],
+    log_lik: Callable[[dict, dict], Any] | None,
     dataset: Mapping[str, Any],
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
@@ -107,14 +108,19 @@ def setup(
         if n_chains is None:
             raise ValueError("starts needs n_chains: how many chains are there?")
         starts = checks.like_params("starts", starts, params, (n_chains,))
+    space = dynamics.space(params)
+    params = checks.on_space("params", params, space)
+    if starts is not None:
+        starts = checks.on_space("starts", starts, space)
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
-    checks.model(log_lik, log_prior, params, probe)
+    checks.model(log_lik, log_prior, params, probe, dynamics.free(params))
 
-    model = posterior(log_lik, log_prior)
+    model = posterior(log_lik, log_prior, dynamics)
     centre = estimator.start(params, partial(find_mode, model, source, n, seed, verbose=verbose))
     if starts is None:
         starts = tree.map(lambda x: np.repeat(x[None], n_chains or 1, axis=0), centre)
-    theta = tree.map(tf.constant, starts)
+    statistic = starting_statistic(model, params, probe, space, source.N)
+    theta = tree.map(tf.constant, dynamics.placed(starts, statistic))
     centre = tree.map(tf.constant, centre)
     feeder = Feeder(source, n, dynamics, theta, h, seed, shared_minibatches)
     settings = {
@@ -143,10 +149,39 @@ def setup(
     )
 
 
+def starting_statistic(model: Any, params: Any, rows: Any, space: Any, N: int) -> Any:
+    """What a few rows say of the counts of all, at the start; None where there are none.
+
+    Counts are looked at elsewhere, too: a likelihood may be at its maximum where the chain starts.
+    """
+    if all(x not in LOGARITHMIC for x in tree.leaves(space)):
+        return None
+    count = len(tree.leaves(rows)[0])
+    if model.keyed:
+        few = tree.map(lambda x: x[:COUNTED], rows)
+        key = tf.constant([0, 0])
+        rows, count = few, min(count, COUNTED)
+        counts = checks.counts(lambda p, r: model.data(p, r, key), params, rows, space)
+    else:
+        elsewhere = tree.map(lambda x, s: tilted(x) if s == "simplex" else x, params, space)
+        checks.counts(model.data, elsewhere, rows, space)
+        counts = checks.counts(model.data, params, rows, space)
+    prior = tree.map(lambda x: x.numpy(), model.prior(tree.map(tf.constant, params)).gradient)
+    return tree.map(lambda a, x: a + N / count * x, prior, counts)
+
+
+def tilted(x: np.ndarray) -> np.ndarray:
+    """Other probabilities, all of them apart."""
+    x = x + np.linspace(0.5, 1.5, x.shape[-1], dtype=x.dtype) / x.shape[-1]
+    return x / x.sum(-1, keepdims=True)
+
+
 def printable(value: Any) -> Any:
     """Arguments as they can be stored: functions by their names."""
     if isinstance(value, Mapping):
         return {k: printable(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return repr(value) if callable(value) else value
 
 
@@ -237,6 +272,7 @@ def run(
     def draws() -> Draws:
         stats = memory.result()
         values = {**stats.pop("params"), **stats.pop("track", {})}
+        stats |= {f"log_{name}": x for name, x in stats.pop("log", {}).items()}
         return Draws(values, stats, settings)
 
     try:

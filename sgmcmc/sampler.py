@@ -13,9 +13,10 @@ import tensorflow as tf
 
 from . import checks, tree
 from .dynamics import Dynamics
-from .estimators import Posterior, each_chain
+from .estimators import Posterior, each_chain, on_rows
 from .minibatch import START, Batch, Block, Feeder
 from .progress import Progress
+from .random import folded
 
 APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
 CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
@@ -96,10 +97,13 @@ class Sampler:
         self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
         self.jit, self.settings = jit, dict(settings or {})
         first = [h(0) if callable(h) else h for h in feeder.stepsize]
-        noise = np.stack([feeder.normals(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
+        noise = np.stack([feeder.noise(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
         chain = dynamics.start(theta, tf.constant(noise), self.per_parameter(theta, first))
         self.state = State(chain, 0)
-        self.params = tree.map(tf.Variable, self.shown(theta))
+        self.params = tree.map(tf.Variable, self.shown(dynamics.position(chain)))
+        self.surveys: dict[int, Callable] = {}
+        if estimator.every is not None:
+            self.renew()
         self.program = compiled(self.advance, jit)
         self.followed: tuple[Mapping | None, Callable | None] = None, None
 
@@ -128,15 +132,15 @@ class Sampler:
 
         def inner(l: tf.Tensor, chain: Any, _: tf.Tensor) -> tuple:
             here = tf.stack([i, l])
+            noise = tf.gather_nd(block.noise, here)
 
             def update(chain: Any, rows: dict[str, tf.Tensor]) -> tuple:
-                batch = Batch(rows, feeder.source.N / feeder.n)
+                key = folded(noise, 0) if self.model.keyed else None
+                batch = Batch(rows, feeder.source.N / feeder.n, key)
                 estimate = self.estimator.estimate(
                     self.model, dynamics.position(chain), estimator_state, batch
                 )
-                chain = dynamics.update(
-                    chain, estimate.gradient, tf.gather_nd(block.noise, here), h
-                )
+                chain = dynamics.update(chain, estimate.gradient, noise, h)
                 return chain, estimate.value
 
             rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
@@ -152,8 +156,27 @@ class Sampler:
 
     def record(self, chain: Any, value: tf.Tensor, h: Any) -> dict[str, Any]:
         """What is kept of an iteration."""
+        trace = {"log_posterior": value} if self.model.has_value else {}
         report = self.dynamics.report(chain, h)
-        return {"params": self.dynamics.position(chain), "log_posterior": value, **report}
+        return {"params": self.dynamics.position(chain), **trace, **report}
+
+    def renew(self) -> None:
+        """Let the estimator look at the data again, from where the chains stand."""
+        theta = self.dynamics.position(self.state.chain)
+
+        def estimate(rows: dict[str, tf.Tensor], key: tf.Tensor) -> Any:
+            count = tree.leaves(rows)[0].shape[1]
+            if count not in self.surveys:
+                self.surveys[count] = compiled(self.survey, self.jit)
+            return self.surveys[count](theta, rows, key)
+
+        self.estimator_state = self.estimator.renew(
+            self.model, theta, self.feeder, self.state.iteration, estimate
+        )
+
+    def survey(self, theta: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
+        """What some rows say."""
+        return on_rows(self.model, theta, Batch(rows, 1.0, key)).gradient
 
     def advance(
         self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor, *, jit: bool
@@ -208,6 +231,12 @@ class Sampler:
             while self.state.iteration < end:
                 j, first = divmod(self.state.iteration, size)
                 last = min(first + pace, size, end - j * size)
+                every = self.estimator.every
+                if every:
+                    past = self.state.iteration % every
+                    last = min(last, first + every - past)
+                    if past == 0 and self.state.iteration > 0:
+                        self.renew()
                 block = self.feeder.block(j, end)
                 self.feeder.ask_schedules(j, first, last)
                 arguments = self.state.chain, self.estimator_state, block
@@ -232,7 +261,8 @@ class Sampler:
                     raise self.diverged(cut(draws, slice(stop, stop + 1)), j * size + stop, steps)
                 self.state, theta = State(chain, j * size + stop), now
                 if progress and progress.verbose:
-                    value = float(np.mean(draws["log_posterior"].numpy()[stop - 1]))
+                    trace = draws.get("log_posterior")
+                    value = None if trace is None else float(np.mean(trace.numpy()[stop - 1]))
                     progress.update(self.state.iteration - began, value)
         finally:
             if theta is not None:
@@ -240,9 +270,14 @@ class Sampler:
 
     def diverged(self, draw: dict[str, Any], iteration: int, steps: np.ndarray) -> ChainDiverged:
         """The error that says which parameter diverged, when, and what to try."""
-        what, by_parameter = "the log posterior", [v for v in draw.values() if isinstance(v, dict)]
+        what = "the log posterior"
+        parts = [
+            dict(zip(tree.names(part), tree.leaves(part)))
+            for part in draw.values()
+            if isinstance(part, dict)
+        ]
         for i, name in enumerate(tree.names(self.params)):
-            if not all(np.isfinite(tree.leaves(part)[i]).all() for part in by_parameter):
+            if not all(np.isfinite(part.get(name, 0)).all() for part in parts):
                 what, steps = f"the parameter {name!r}", steps[[i]]
                 break
         if iteration == 0:
@@ -255,9 +290,9 @@ class Sampler:
             return error
         error = ChainDiverged(
             f"{what} became NaN or infinite at iteration {iteration} with stepsize "
-            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. Most often the step is too "
-            "large: try a tenth of it. Else see that log_lik and log_prior are finite wherever the "
-            "chain may go. The draws before are in the exception's .draws"
+            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. {self.dynamics.too_far}. Else "
+            "see that log_lik and log_prior are finite wherever the chain may go. The draws before "
+            "are in the exception's .draws"
         )
         error.iteration = iteration
         return error

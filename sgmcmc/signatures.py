@@ -13,7 +13,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -93,7 +93,9 @@ def signature(dynamics: type, estimator: type, has_run: bool) -> Signature:
     """All arguments: positional ones in the R package's order, then those by name alone."""
     parts = [p for f in (setup, run) for p in list(inspect.signature(f).parameters.values())]
     shared = {
-        p.name: p for p in parts if p.name not in ("name", "dynamics", "estimator", "sampler")
+        p.name: p
+        for p in parts
+        if p.name not in ("name", "dynamics", "estimator", "sampler", *dynamics.without)
     }
     if not has_run:
         of_setup = inspect.signature(setup).parameters
@@ -102,7 +104,8 @@ def signature(dynamics: type, estimator: type, has_run: bool) -> Signature:
     for f in own_fields(dynamics, estimator):
         positional = f.metadata["positional"]
         kind = Parameter.POSITIONAL_OR_KEYWORD if positional else Parameter.KEYWORD_ONLY
-        own[positional].append(Parameter(f.name, kind, default=f.default, annotation=f.type))
+        default = Parameter.empty if f.default is MISSING else f.default
+        own[positional].append(Parameter(f.name, kind, default=default, annotation=f.type))
     ordered = [p for p in shared.values() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
     by_name = [p for p in shared.values() if p.kind is Parameter.KEYWORD_ONLY]
     result = "Draws" if has_run else "Sampler"
@@ -116,9 +119,9 @@ def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
     """The parts' docstrings, and the parameters in the order of the signature."""
     entries = {**described_parameters(setup), **described_parameters(run)}
     for f in own_fields(dynamics, estimator):
-        default = "optional" if f.default is None else f"default {f.default}"
+        default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")
         kind = f.type.removesuffix(" | None")
-        entries[f.name] = f"{f.name} : {kind}, {default}\n" + textwrap.indent(
+        entries[f.name] = f"{f.name} : {kind}{default}\n" + textwrap.indent(
             textwrap.fill(f.metadata["doc"], 92), "    "
         )
     what, _, equation = inspect.getdoc(dynamics).partition("\n")
@@ -141,8 +144,48 @@ def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
     )
 
 
+MODELS = {
+    "normal": (
+        """\
+        >>> def log_lik(params, data):
+        ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+        >>> dataset = {"x": np.random.default_rng(1).normal(5, 1, 10_000)}
+        """,
+        'log_lik, dataset, {"mean": 4.9}',
+        """\
+        >>> draws["mean"].shape
+        (2000,)
+        >>> abs(float(draws["mean"].mean()) - 5) < 0.05
+        True
+        >>> 0.005 < float(draws["mean"].std()) < 0.02  # .01 is right
+        True""",
+        """\
+        >>> abs(float(sgmcmc.get_params(sampler)["mean"]) - 5) < 0.1
+        True""",
+    ),
+    "categories": (
+        """\
+        >>> def log_lik(params, data):
+        ...     return tf.reduce_sum(tf.math.log(tf.gather(params["omega"], data["z"])))
+        >>> z = np.random.default_rng(1).choice(4, 10_000, p=[0.7, 0.2, 0.1, 0])
+        >>> dataset = {"z": z}
+        """,
+        'log_lik, dataset, {"omega": np.full(4, 0.25)}',
+        """\
+        >>> draws["omega"].shape
+        (2000, 4)
+        >>> bool(np.abs(draws["omega"].mean(axis=0) - [0.7, 0.2, 0.1, 0]).max() < 0.02)
+        True""",
+        """\
+        >>> bool(abs(sgmcmc.get_params(sampler)["omega"].sum() - 1) < 1e-5)
+        True""",
+    ),
+}
+
+
 def example(name: str, dynamics: type, has_run: bool) -> str:
-    """The mean of 10,000 numbers of variance 1, as a session that doctest runs."""
+    """A few lines with a small model, as a session that doctest runs."""
+    model, first, seen, after = MODELS[dynamics.example_model]
     made = "draws" if has_run else "sampler"
     call = (
         "minibatch_size=0.1",
@@ -150,35 +193,18 @@ def example(name: str, dynamics: type, has_run: bool) -> str:
         "seed=1",
         "verbose=False",
     )
-    then = (
-        (
-            '>>> draws["mean"].shape',
-            "(2000,)",
-            '>>> abs(float(draws["mean"].mean()) - 5) < 0.05',
-            "True",
-            '>>> 0.005 < float(draws["mean"].std()) < 0.02  # .01 is right',
-            "True",
-        )
-        if has_run
-        else (
-            ">>> sgmcmc.step(sampler, 1000)",
-            '>>> abs(float(sgmcmc.get_params(sampler)["mean"]) - 5) < 0.1',
-            "True",
-        )
-    )
+    then = seen if has_run else ">>> sgmcmc.step(sampler, 1000)\n" + textwrap.dedent(after)
     return "\n".join(
         [
             "Examples",
             "--------",
             ">>> import numpy as np, sgmcmc, tensorflow as tf",
-            ">>> def log_lik(params, data):",
-            '...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2',
-            '>>> dataset = {"x": np.random.default_rng(1).normal(5, 1, 10_000)}',
+            textwrap.dedent(model).rstrip(),
             f">>> {made} = sgmcmc.{name}(",
-            f'...     log_lik, dataset, {{"mean": 4.9}}, {dynamics.example},',
+            f"...     {first}, {dynamics.example},",
             f"...     {', '.join(call)},",
             "... )",
-            *then,
+            textwrap.dedent(then),
         ]
     )
 

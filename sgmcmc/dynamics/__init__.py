@@ -2,14 +2,18 @@
 
 A sampler is a frozen dataclass: its fields are the sampler's own arguments (`checks.tunable`), and
 `update` is its equation. What the data say comes in as `gradient`, an estimate of the gradient of
-the log posterior, and all randomness as `noise`, standard normals.
+the log posterior (for probabilities, by their logarithms), and all randomness as `noise`: standard
+normals, or a key where the randomness depends on the state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from .. import tree
 
 
 class Chain(NamedTuple):
@@ -22,11 +26,35 @@ class Dynamics:
     """What a sampler may say of itself; `update` it must."""
 
     inner_steps = 1
+    keyed = False  # whether its noise is a key
+    without: tuple[str, ...] = ()  # arguments of all samplers that this one has no use for
+    too_far = "Most often the step is too large: try a tenth of it"
     example = "stepsize=1e-5"  # a step size for the example in the docstring, and own arguments
+    example_model = "normal"
+
+    def space(self, params: Any) -> Any:
+        """Where each parameter lives: "real", on the "simplex", "positive", or "any"."""
+        return tree.map(lambda _: "real", params)
+
+    def log_prior(self, params: Any) -> Any:
+        """The logarithm of the part of the prior that is the sampler's own argument."""
+        return 0.0
+
+    def free(self, params: Any) -> Collection[str]:
+        """Names of parameters on which the model need not depend."""
+        return ()
+
+    def counters(self) -> list[Callable]:
+        """The user's functions of (params, data, key) that return counts by parameter."""
+        return []
+
+    def placed(self, starts: Any, statistic: Any) -> Any:
+        """Where chains set out, given what the data say there."""
+        return starts
 
     @property
     def noises(self) -> int:
-        """How many standard normals an iteration wants for each parameter."""
+        """How many standard normals an iteration wants for each parameter, or how many keys."""
         return self.inner_steps
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Any:

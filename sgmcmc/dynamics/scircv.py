@@ -1,0 +1,92 @@
+"""The stochastic Cox-Ingersoll-Ross process with control variates (Barile and Nemeth, 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from .. import checks, tree
+from ..cir import log_gamma_poisson
+from .scir import SCIR, uses
+
+SMALL = 1e-4  # |b̂h| below which (1 − exp(−b̂h)) / b̂ is h(1 − b̂h/2) to rounding
+
+
+class Controlled(NamedTuple):
+    """A chain of log θ, and the share of its components whose last step used control variates."""
+
+    log_theta: Any
+    share: Any
+
+
+@dataclass(frozen=True)
+class SCIRCV(SCIR):
+    """Stochastic Cox-Ingersoll-Ross process with control variates, for probabilities.
+
+    As `scir`, whose notation it has, but where the parameter a of the posterior is known from all
+    data, noise in its estimate â is met by b̂ = (â − 1)/(a − 1), which pulls θ back as much harder:
+    the mode (â − 1)/b̂ stays in its place. The alternative form is, with c = (1 − exp(−b̂h))/b̂,
+
+        K ~ Poisson(θ exp(−b̂h)/c)
+        θ ← c Gamma(â + K, 1)
+
+    for any b̂, negative ones among them, and the main form, for b̂ > 0,
+
+        K ~ Poisson(θ b̂ e⁻ʰ / (1 − e⁻ʰ))
+        θ ← (1 − e⁻ʰ)/b̂ Gamma(â + K, 1)
+
+    where the paper's (7) prints θ̂ for b̂; with b̂ ≤ 0 it takes the alternative form's step. Exact
+    moments of both are `scircv_moments`.
+
+    Control variates are used for the components where they help: where a > 1 and
+    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows. The others make steps of `scir`. The
+    share of the components that use them is in `stats["control_variates"]`.
+
+    Barile and Nemeth (2024), Control variates for stochastic simulation of the probability simplex.
+    """
+
+    form: str = checks.tunable(
+        "alternative",
+        checks.one_of("alternative", "main"),
+        'The form of the transition, "alternative" or "main".',
+    )
+
+    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Controlled:
+        zeros = tree.map(lambda x: tf.zeros(x.shape[0], x.dtype), theta)
+        return Controlled(super().start(theta, noise, h).log_theta, zeros)
+
+    def update(self, chain: Controlled, relative: Any, key: tf.Tensor, h: Any) -> Controlled:
+        def move(
+            log_theta: tf.Tensor, a: tf.Tensor, b: tf.Tensor, h: tf.Tensor, use: int
+        ) -> tf.Tensor:
+            log_scale, log_stay = alternative(b, h)
+            if self.form == "main":
+                log_scale, log_stay = tree.map(
+                    lambda x, y: tf.where(b > 0, x, y), main(b, h), (log_scale, log_stay)
+                )
+            return log_scale + log_gamma_poisson(log_theta + log_stay - log_scale, a, key, use)
+
+        def share(x: tf.Tensor, used: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_mean(tf.cast(used, x.dtype), axis=list(range(1, x.shape.rank)))
+
+        a, b, used = relative
+        log_theta = tree.map(move, chain.log_theta, a, b, h, uses(a))
+        return Controlled(log_theta, tree.map(share, log_theta, used))
+
+    def report(self, chain: Controlled, h: Any) -> dict[str, Any]:
+        return {**super().report(chain, h), "control_variates": chain.share}
+
+
+def alternative(b: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The logarithms of the scale c, and of how much of θ stays, exp(−b̂h)."""
+    near = tf.abs(b * h) < SMALL
+    away = tf.where(near, tf.ones_like(b), b)
+    c = tf.where(near, h * (1 - b * h / 2), -tf.math.expm1(-away * h) / away)
+    return tf.math.log(c), -b * h
+
+
+def main(b: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The logarithms of the scale (1 − e⁻ʰ)/b̂, and of how much of θ stays, e⁻ʰ."""
+    return tf.math.log(-tf.math.expm1(-h)) - tf.math.log(b), -h + tf.zeros_like(b)

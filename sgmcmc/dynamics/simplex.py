@@ -1,0 +1,87 @@
+"""What samplers of probabilities, and of positive numbers, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .. import checks, tree
+from . import Dynamics
+
+
+@dataclass(frozen=True)
+class Simplex(Dynamics):
+    """A target that is a product of Dirichlet distributions, if the shapes â were exact."""
+
+    keyed = True
+    without = ("log_prior",)
+    too_far = (
+        "Most often log_lik is at fault: its counts ω ∂log_lik/∂ω are negative or not finite "
+        "there. Write it in the probabilities as they are, not normalised again"
+    )
+    example = "stepsize=0.5, alpha=0.1"
+    example_model = "categories"
+
+    alpha: float | np.ndarray | dict = checks.required(
+        checks.concentration,
+        "Parameters α of the Dirichlet prior, or shapes of the Gamma prior of a `positive` "
+        "parameter: a number, a vector along the last axis, an array like the parameter, or a dict "
+        "of these by parameter.",
+    )
+    counts: Callable[[dict, dict, Any], dict] | None = checks.tunable(
+        None,
+        checks.optional_function,
+        "A function of (params, data, key) that returns, by parameter, the expected counts of its "
+        "categories summed over the rows of `data`, in place of those by differentiation: for "
+        "models that draw their latent variables. `key` is a seed for `tf.random.stateless_*` "
+        "functions, for which alg='threefry' is fast. `log_lik` may then be None, and no log "
+        "posterior is recorded.",
+    )
+    positive: tuple[str, ...] = checks.tunable(
+        (),
+        checks.some_names,
+        "Names of parameters that are not probabilities but positive numbers with Gamma(a, 1) "
+        "posteriors, a being α and the counts.",
+    )
+    keep_log: bool = checks.tunable(
+        False,
+        checks.boolean,
+        "Keep the logarithms of the draws as well, those of `omega` as `stats['log_omega']`: they "
+        "are exact where a probability is below the smallest number of `dtype`.",
+    )
+
+    def space(self, params: Any) -> Any:
+        return {
+            k: tree.map(lambda _, k=k: "positive" if k in self.positive else "simplex", v)
+            for k, v in params.items()
+        }
+
+    def log_prior(self, params: Any) -> Any:
+        """Σ α log ω, the density of log ω; for positive numbers Σ (α log θ − θ).
+
+        Its derivative by the logarithm is to be α: −θ belongs to the process.
+        """
+
+        def density(x: tf.Tensor, alpha: Any, space: str) -> tf.Tensor:
+            value = alpha * tf.math.log(x)
+            return tf.reduce_sum(value - tf.stop_gradient(x) if space == "positive" else value)
+
+        return tf.add_n(tree.leaves(tree.map(density, params, self.alpha, self.space(params))))
+
+    def free(self, params: Any) -> Collection[str]:
+        return params if self.counts else ()
+
+    def counters(self) -> list[Callable]:
+        return [] if self.counts is None else [self.counts]
+
+    def placed(self, starts: Any, statistic: Any) -> Any:
+        """θ whose shares are ω, and whose sum is about that of the posterior."""
+
+        def place(x: np.ndarray, a: np.ndarray, space: str) -> np.ndarray:
+            return x if space == "positive" else x * np.sum(a, -1, keepdims=True).astype(x.dtype)
+
+        return tree.map(place, starts, statistic, self.space(starts))
