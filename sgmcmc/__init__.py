@@ -1,6 +1,8 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
 from .api import (
+    mixed,
+    mixed_setup,
     scir,
     scir_setup,
     scircv,
@@ -22,20 +24,34 @@ from .api import (
 )
 from .data import get_dataset, list_datasets
 from .draws import Draws
+from .dynamics.mixed import Gibbs
+from .dynamics.scir import SCIR
+from .dynamics.sghmc import SGHMC
+from .dynamics.sgld import SGLD
+from .dynamics.sgnht import SGNHT
+from .dynamics.sgrld import SGRLD
 from .mode import ModeNotFound
 from .run import get_params, run, step
 from .sampler import ChainDiverged, Sampler
 from .stepsize import decay
 
 __all__ = [
+    "SCIR",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "SGRLD",
     "ChainDiverged",
     "Draws",
+    "Gibbs",
     "ModeNotFound",
     "Sampler",
     "decay",
     "get_dataset",
     "get_params",
     "list_datasets",
+    "mixed",
+    "mixed_setup",
     "run",
     "scir",
     "scir_setup",

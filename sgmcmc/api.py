@@ -1,5 +1,6 @@
 """The samplers: each a dynamics and an estimator of the gradient."""
 
+from .dynamics.mixed import Mixed
 from .dynamics.scir import SCIR
 from .dynamics.scircv import SCIRCV
 from .dynamics.sghmc import SGHMC
@@ -18,6 +19,7 @@ sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate)
 scir, scir_setup = public("scir", SCIR, Gradient)
 scircv, scircv_setup = public("scircv", SCIRCV, Counted)
 sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient)
+mixed, mixed_setup = public("mixed", Mixed, Gradient)
 
 # doctest looks only at functions written in a module itself
 __test__ = {

@@ -9,7 +9,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,48 @@ def tunable(default: Any, check: Callable, doc: str, positional: bool = False) -
 def required(check: Callable, doc: str) -> Any:
     """A sampler's own argument without a default: it stands behind the step size."""
     return field(metadata={"check": check, "doc": doc, "positional": True})
+
+
+def own(tuning: Any, params: Any) -> Any:
+    """A sampler's own arguments, checked and in the form in which it uses them."""
+    return replace(
+        tuning,
+        **{
+            f.name: f.metadata["check"](f.name, getattr(tuning, f.name), params)
+            for f in fields(tuning)
+        },
+    )
+
+
+def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
+    """A sampler for each parameter."""
+    wanted = "the samplers of the parameters, such as {'omega': SCIR(alpha=0.1), 'mu': SGLD()}"
+    named(name, value, wanted)
+    same_names(name, value, params)
+    from .dynamics import Dynamics
+
+    found, lengths = {}, {}
+    for key in params:
+        block = value[key]
+        if isinstance(block, type) or not isinstance(block, Dynamics) or hasattr(block, name):
+            raise TypeError(
+                f"{name}[{key!r}] must be SCIR(...), SGRLD(...), SGLD(), SGHMC(...), SGNHT(...) or "
+                f"Gibbs(...), not {described(block)}"
+            )
+        try:
+            found[key] = own(block, {key: params[key]})
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{name}[{key!r}]: {error}") from None
+        if found[key].inner_steps > 1:
+            lengths[key] = found[key].inner_steps
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"{name} must have equal L, not {lengths}")
+    return found
+
+
+def keyed_function(name: str, value: Any, params: Any) -> Callable:
+    """Something that draws random numbers, from a key."""
+    return function(name, value, "of (params, data, key)")
 
 
 def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
@@ -137,7 +179,7 @@ def optional_whole(name: str, value: Any, params: Any) -> int | None:
 
 def optional_function(name: str, value: Any, params: Any) -> Callable | None:
     """None, or something to call."""
-    return None if value is None else function(name, value, "of (params, data, key)")
+    return None if value is None else keyed_function(name, value, params)
 
 
 def one_of(*known: str) -> Callable:
@@ -472,9 +514,9 @@ def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
             raise ValueError(f"counts[{path!r}] must have shape {like.shape}, not {x.shape}")
         if np.isnan(x).any():
             raise ValueError(
-                f"{what} are negative or NaN: log_lik must be written in the probabilities as they "
-                "are, such as sum(log(omega[z])). Do not divide them by their sum or take a softmax "
-                "of them, and leave out factors that fall as they grow"
+                f"{what} are negative or NaN: log_lik must be written in the probabilities as "
+                "they are, such as sum(log(omega[z])). Do not divide them by their sum or take a "
+                "softmax of them, and leave out factors that fall as they grow"
             )
         if not np.isfinite(x).all() or (x < 0).any():
             raise ValueError(f"counts[{path!r}] must be finite and not negative, not {x.min():g}")

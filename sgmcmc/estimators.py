@@ -131,11 +131,7 @@ def on_rows(model: Posterior, theta: Any, batch: Batch) -> Evaluation:
     """
     if not model.keyed:
         return each_chain(model.data, theta, batch.rows)
-    each = []
-    for c, key in enumerate(tf.unstack(batch.key)):
-        rows = tree.map(lambda x, c=c: x[c if x.shape[0] > 1 else 0], batch.rows)
-        each.append(model.data(tree.map(lambda x, c=c: x[c], theta), rows, key))
-    return tree.map(lambda *x: tf.stack(x), *each)
+    return tree.each(model.data, theta, batch.rows, batch.key)
 
 
 def each_chain(fn: Callable, theta: Any, *rows: Any) -> Any:

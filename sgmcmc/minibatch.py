@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One minibatch: rows of data with a leading axis of chains, N / n, and a key for each chain."""
+    """One minibatch: rows of data with a leading axis of chains, N / n, and a key a chain."""
 
     rows: dict[str, tf.Tensor]
     scale: float

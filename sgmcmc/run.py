@@ -7,7 +7,7 @@ that are a sampler's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import is_dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -99,9 +99,9 @@ def setup(
     params = checks.params(params, dtype)
     source = Source(checks.dataset(dataset, dtype), dtype)
     n = checks.minibatch_size(minibatch_size, source.N)
-    h = checks.stepsize(stepsize, params)
     own = printable({**vars(dynamics), **vars(estimator)})
-    dynamics, estimator = checked(dynamics, params), checked(estimator, params)
+    dynamics, estimator = checks.own(dynamics, params), checks.own(estimator, params)
+    h = checks.stepsize(dynamics.steps(stepsize), params)
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
     if starts is not None:
@@ -182,18 +182,7 @@ def printable(value: Any) -> Any:
         return {k: printable(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return repr(value) if callable(value) else value
-
-
-def checked(tuning: Any, params: Any) -> Any:
-    """A sampler's own arguments, checked and in the form in which it uses them."""
-    return replace(
-        tuning,
-        **{
-            f.name: f.metadata["check"](f.name, getattr(tuning, f.name), params)
-            for f in fields(tuning)
-        },
-    )
+    return repr(value) if callable(value) or is_dataclass(value) else value
 
 
 def run(

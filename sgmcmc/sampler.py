@@ -141,6 +141,7 @@ class Sampler:
                     self.model, dynamics.position(chain), estimator_state, batch
                 )
                 chain = dynamics.update(chain, estimate.gradient, noise, h)
+                chain = dynamics.finish(chain, rows, noise)
                 return chain, estimate.value
 
             rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}

@@ -180,6 +180,26 @@ MODELS = {
         >>> bool(abs(sgmcmc.get_params(sampler)["omega"].sum() - 1) < 1e-5)
         True""",
     ),
+    "mixed": (
+        """\
+        >>> def log_lik(params, data):
+        ...     error = data["x"] - tf.gather(params["mu"], data["z"])
+        ...     share = tf.math.log(tf.gather(params["omega"], data["z"]))
+        ...     return tf.reduce_sum(share - error**2 / 2)
+        >>> rng = np.random.default_rng(1)
+        >>> z = rng.choice(3, 10_000, p=[0.7, 0.2, 0.1])
+        >>> dataset = {"z": z, "x": z + rng.normal(size=10_000)}
+        """,
+        'log_lik, dataset, {"omega": np.full(3, 1 / 3), "mu": np.zeros(3)}',
+        """\
+        >>> bool(np.abs(draws["omega"].mean(axis=0) - [0.7, 0.2, 0.1]).max() < 0.02)
+        True
+        >>> bool(np.abs(draws["mu"].mean(axis=0) - [0, 1, 2]).max() < 0.2)
+        True""",
+        """\
+        >>> bool(np.abs(sgmcmc.get_params(sampler)["mu"] - [0, 1, 2]).max() < 0.5)
+        True""",
+    ),
 }
 
 

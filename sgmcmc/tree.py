@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,13 @@ def copies(*nests: Any) -> tuple:
     return map(lambda x: x, nests)
 
 
+def each(fn: Any, *nests: Any) -> Any:
+    """Fn of each entry along the first axis, one after the other; an axis of length 1 is shared."""
+    counts = [x.shape[0] for x in leaves(nests)]
+    entries = [map(lambda x, i=i: x[i if x.shape[0] > 1 else 0], nests) for i in range(max(counts))]
+    return map(lambda *x: tf.stack(x), *(fn(*entry) for entry in entries))
+
+
 def names(nest: Any, prefix: str = "") -> list[str]:
     """The path of each leaf, such as ``layer/weights``, in the order of `leaves`."""
     if not isinstance(nest, dict):
@@ -26,7 +34,7 @@ def names(nest: Any, prefix: str = "") -> list[str]:
 
 def size(nest: Any) -> int:
     """How many numbers a nest holds."""
-    return sum(int(tf.size(x)) for x in leaves(nest))
+    return sum(math.prod(x.shape) for x in leaves(nest))
 
 
 def split(flat: tf.Tensor, like: Any) -> Any:

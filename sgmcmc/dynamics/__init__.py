@@ -48,6 +48,10 @@ class Dynamics:
         """The user's functions of (params, data, key) that return counts by parameter."""
         return []
 
+    def steps(self, stepsize: Any) -> Any:
+        """The step sizes that the user gave, and those that need not be given."""
+        return stepsize
+
     def placed(self, starts: Any, statistic: Any) -> Any:
         """Where chains set out, given what the data say there."""
         return starts
@@ -68,6 +72,10 @@ class Dynamics:
     def update(self, chain: Any, gradient: Any, noise: tf.Tensor, h: Any) -> Any:
         """One inner step."""
         raise TypeError(f"{type(self).__name__} does not define update")
+
+    def finish(self, chain: Any, rows: Any, noise: tf.Tensor) -> Any:
+        """What happens after an inner step."""
+        return chain
 
     def position(self, chain: Any) -> Any:
         """The parameters, as users see them."""
