@@ -1,5 +1,6 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
+from . import random
 from .api import (
     mixed,
     mixed_setup,
@@ -31,6 +32,7 @@ from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
 from .dynamics.sgrld import SGRLD
 from .mode import ModeNotFound
+from .models.lda import TopicModel, fit_lda
 from .run import get_params, run, step
 from .sampler import ChainDiverged, Sampler
 from .stepsize import decay
@@ -46,12 +48,15 @@ __all__ = [
     "Gibbs",
     "ModeNotFound",
     "Sampler",
+    "TopicModel",
     "decay",
+    "fit_lda",
     "get_dataset",
     "get_params",
     "list_datasets",
     "mixed",
     "mixed_setup",
+    "random",
     "run",
     "scir",
     "scir_setup",

@@ -8,7 +8,7 @@ import numbers
 import os
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -208,9 +208,9 @@ def concentration(name: str, value: Any, params: Any) -> Any:
         try:
             return np.broadcast_to(x, like.shape).copy()
         except ValueError:
-            last = f", {like.shape[-1:]}" if like.ndim else ""
+            last = f" or {like.shape[-1:]}" if like.ndim > 1 else ""
             raise ValueError(
-                f"{name} must be a number or of shape {like.shape}{last}, not {x.shape}"
+                f"{name} must be a number, or of shape {like.shape}{last}, not {x.shape}"
             ) from None
 
     def by_name(name: str, value: Any, params: Any) -> Any:
@@ -503,15 +503,41 @@ def on_space(name: str, value: Any, space: Any) -> Any:
     return value / total
 
 
+def keyed_functions(functions: Sequence[Any], params: Any, rows: Any) -> None:
+    """Try functions that draw random numbers, and see that they return what they should."""
+    for label, call, names, gives_counts in functions:
+        arguments = *tensors((params, rows)), tf.constant([0, 0])
+        found = called(label, call, *arguments)
+        like = params if names is None else {k: params[k] for k in names}
+        if not gives_counts:
+            found = dict.fromkeys(like, found)
+        elif not isinstance(found, Mapping):
+            raise TypeError(f"{label} must return a dict of counts, not {described(found)}")
+        else:
+            same_names(label, found, like)
+        try:
+            tree.map(partial(matching, label), found, like)
+        except (TypeError, ValueError) as error:
+            if str(error).startswith(label):
+                raise
+            raise ValueError(f"{label} must return what has the form of params") from None
+        traced(label, call, *arguments)
+
+
+def matching(label: str, x: Any, like: np.ndarray) -> None:
+    """A result of the shape of the parameter."""
+    shape = tuple(tf.convert_to_tensor(x).shape)
+    if shape != like.shape:
+        raise ValueError(f"{label} must return an array of shape {like.shape}, not {shape}")
+
+
 def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
     """The statistic at `params` of some rows, once its counts are seen to be ones."""
 
-    def check(path: str, x: np.ndarray, like: np.ndarray, space: str) -> None:
+    def check(path: str, x: np.ndarray, space: str) -> None:
         if space not in ("simplex", "positive"):
             return
         what = f"the counts of {path!r} (params × the gradient of log_lik by them)"
-        if x.shape != like.shape:
-            raise ValueError(f"counts[{path!r}] must have shape {like.shape}, not {x.shape}")
         if np.isnan(x).any():
             raise ValueError(
                 f"{what} are negative or NaN: log_lik must be written in the probabilities as "
@@ -525,7 +551,7 @@ def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
         found = tree.map(lambda x: x.numpy(), data(*tensors((params, rows))).gradient)
     except tf.errors.OpError as error:
         raise ValueError(f"log_lik raised {summary(error)}") from error
-    for each in zip(*([tree.names(params)] + [tree.leaves(x) for x in (found, params, space)])):
+    for each in zip(tree.names(params), tree.leaves(found), tree.leaves(space)):
         check(*each)
     return found
 

@@ -22,6 +22,7 @@ from .random import folded
 
 LOGARITHMIC = "simplex", "positive"
 ROUNDING = 1e-4  # the part of all counts by which one may be below 0
+FAR = 10  # standard deviations
 GROUPS = 64  # of rows, at least, from which the variance of counts is estimated
 
 
@@ -59,7 +60,7 @@ def posterior(
     """
     dynamics = dynamics or Dynamics()
     data = differentiated(log_lik or (lambda params, rows: 0.0), dynamics)
-    counters = dynamics.counters()
+    counters = [each.call for each in dynamics.functions() if each.counts]
     prior = None
     if log_prior is not None or not is_flat(dynamics):
         prior = differentiated(
@@ -116,9 +117,8 @@ def counted(data: Callable[..., Evaluation], counters: list[Callable]) -> Callab
         value, gradient = data(params, rows)
         for i, counts in enumerate(counters):
             found = counts(*tree.copies(params, rows), folded(key, i))
-            for name, like in ((k, gradient[k]) for k in found):
-                cast = tree.map(lambda x, y: tf.cast(x, y.dtype), found[name], like)
-                gradient = {**gradient, name: cast}
+            old = {name: gradient[name] for name in found}
+            gradient = {**gradient, **tree.map(lambda x, y: tf.cast(x, y.dtype), found, old)}
         return Evaluation(value, gradient)
 
     return evaluate
@@ -265,18 +265,21 @@ class ControlVariate:
 
 
 class Aim(NamedTuple):
-    """The parameters â of the posterior from many rows, and where control variates help."""
+    """The parameters a of the posterior from many rows, and up to which θ they are to be trusted.
+
+    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches.
+    """
 
     a: Any
-    used: Any
+    limit: Any
 
 
 class Relative(NamedTuple):
-    """Estimates â, b̂ = (â − 1)/(a − 1) or 1, and where b̂ is used."""
+    """Estimates â, b̂ = (â − 1)/(a − 1), and up to which θ that is to be used."""
 
     a: Any
     b: Any
-    used: Any
+    limit: Any
 
 
 @dataclass(frozen=True)
@@ -333,18 +336,19 @@ class Counted(Gradient):
         with np.errstate(invalid="ignore", divide="ignore"):
             of_a_row = (squares / groups - mean**2) * groups / (groups - 1) / size
         a = laid_out(each_chain(model.prior, theta).gradient) + N / m * total
-        used = (a > 1) & (N * (N - n) / n * of_a_row <= (a - 1) ** 2)
-        a = a.astype(tree.leaves(theta)[0].dtype.as_numpy_dtype)
-        return Aim(tree.split(tf.constant(a), theta), tree.split(tf.constant(used), theta))
+        variance = N * (N - n) / n * of_a_row
+        helps = (a > 1) & (variance <= (a - 1) ** 2)
+        limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
+        return Aim(*(tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit)))
 
     def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
         """The parameters of the posterior at theta, relative to what they should be."""
         value, estimate = super().estimate(model, theta, (), batch)
         b = tree.map(
-            lambda a_hat, a, used: tf.where(used, (a_hat - 1) / tf.where(used, a - 1, 1), 1),
-            *(estimate, aim.a, aim.used),
+            lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
+            *(estimate, aim.a, aim.limit),
         )
-        return Evaluation(value, Relative(estimate, b, aim.used))
+        return Evaluation(value, Relative(estimate, b, aim.limit))
 
 
 def laid_out(nest: Any) -> np.ndarray:

@@ -25,7 +25,7 @@ from .mode import find_mode
 from .progress import Progress
 from .sampler import Sampler
 
-COUNTED = 2  # rows on which the user's counts are tried
+FEW = 2  # rows on which functions that draw random numbers are tried
 PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
 
 
@@ -115,6 +115,8 @@ def setup(
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
     checks.model(log_lik, log_prior, params, probe, dynamics.free(params))
 
+    checks.keyed_functions(dynamics.functions(), params, tree.map(lambda x: x[:FEW], probe))
+
     model = posterior(log_lik, log_prior, dynamics)
     centre = estimator.start(params, partial(find_mode, model, source, n, seed, verbose=verbose))
     if starts is None:
@@ -158,9 +160,8 @@ def starting_statistic(model: Any, params: Any, rows: Any, space: Any, N: int) -
         return None
     count = len(tree.leaves(rows)[0])
     if model.keyed:
-        few = tree.map(lambda x: x[:COUNTED], rows)
         key = tf.constant([0, 0])
-        rows, count = few, min(count, COUNTED)
+        rows, count = tree.map(lambda x: x[:FEW], rows), min(count, FEW)
         counts = checks.counts(lambda p, r: model.data(p, r, key), params, rows, space)
     else:
         elsewhere = tree.map(lambda x, s: tilted(x) if s == "simplex" else x, params, space)

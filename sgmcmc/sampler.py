@@ -205,7 +205,9 @@ class Sampler:
         each, good = tf.range(size), tf.stack([finite_rows(x) for x in draws])
         gone_wrong = (each >= first) & (each < last) & ~tf.reduce_all(good, axis=0)
         stop = tf.reduce_min(tf.where(gone_wrong, each, last))
-        return stop, chain, self.shown(self.dynamics.position(chain)), tree.pack(like, draws)
+        draws = tree.pack(like, draws)
+        now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # equal to the last bit
+        return stop, chain, self.shown(now), draws
 
     def run(
         self,

@@ -16,6 +16,15 @@ import tensorflow as tf
 from .. import tree
 
 
+class Keyed(NamedTuple):
+    """A function of the user's of (params, data, key), and what it is to return."""
+
+    label: str
+    call: Callable
+    names: tuple[str, ...] | None = None  # the parameters it is about; None: all
+    counts: bool = True  # a dict of counts by name, or else a value of its parameter
+
+
 class Chain(NamedTuple):
     """The state of a chain that has parameters and nothing else."""
 
@@ -44,8 +53,8 @@ class Dynamics:
         """Names of parameters on which the model need not depend."""
         return ()
 
-    def counters(self) -> list[Callable]:
-        """The user's functions of (params, data, key) that return counts by parameter."""
+    def functions(self) -> list[Keyed]:
+        """The user's functions of (params, data, key)."""
         return []
 
     def steps(self, stepsize: Any) -> Any:

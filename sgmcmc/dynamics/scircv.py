@@ -1,4 +1,4 @@
-"""The stochastic Cox-Ingersoll-Ross process with control variates (Barile and Nemeth, 2024)."""
+"""The stochastic Cox-Ingersoll-Ross process with control variates (Barile and Nemeth)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ class SCIRCV(SCIR):
     moments of both are `scircv_moments`.
 
     Control variates are used for the components where they help: where a > 1 and
-    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows. The others make steps of `scir`. The
-    share of the components that use them is in `stats["control_variates"]`.
+    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows. The others make steps of `scir`, and so
+    do those that are more than ten standard deviations above a, as happens where a is out of date:
+    negative b̂ would drive them away. The share of the components that use them is in
+    `stats["control_variates"]`.
 
-    Barile and Nemeth (2024), Control variates for stochastic simulation of the probability simplex.
+    Barile and Nemeth, Control variate-based stochastic sampling from the probability simplex.
     """
 
     form: str = checks.tunable(
@@ -58,6 +60,10 @@ class SCIRCV(SCIR):
         return Controlled(super().start(theta, noise, h).log_theta, zeros)
 
     def update(self, chain: Controlled, relative: Any, key: tf.Tensor, h: Any) -> Controlled:
+        a, b, limit = relative
+        near = tree.map(lambda x, most: x < tf.math.log(most), chain.log_theta, limit)
+        b = tree.map(lambda near, b: tf.where(near, b, tf.ones_like(b)), near, b)
+
         def move(
             log_theta: tf.Tensor, a: tf.Tensor, b: tf.Tensor, h: tf.Tensor, use: int
         ) -> tf.Tensor:
@@ -68,12 +74,11 @@ class SCIRCV(SCIR):
                 )
             return log_scale + log_gamma_poisson(log_theta + log_stay - log_scale, a, key, use)
 
-        def share(x: tf.Tensor, used: tf.Tensor) -> tf.Tensor:
-            return tf.reduce_mean(tf.cast(used, x.dtype), axis=list(range(1, x.shape.rank)))
+        def share(near: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_mean(tf.cast(near, x.dtype), axis=list(range(1, x.shape.rank)))
 
-        a, b, used = relative
         log_theta = tree.map(move, chain.log_theta, a, b, h, uses(a))
-        return Controlled(log_theta, tree.map(share, log_theta, used))
+        return Controlled(log_theta, tree.map(share, near, log_theta))
 
     def report(self, chain: Controlled, h: Any) -> dict[str, Any]:
         return {**super().report(chain, h), "control_variates": chain.share}

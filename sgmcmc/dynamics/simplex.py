@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import checks, tree
-from . import Dynamics
+from . import Dynamics, Keyed
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Simplex(Dynamics):
         checks.optional_function,
         "A function of (params, data, key) that returns, by parameter, the expected counts of its "
         "categories summed over the rows of `data`, in place of those by differentiation: for "
-        "models that draw their latent variables. `key` is a seed for `tf.random.stateless_*` "
-        "functions, for which alg='threefry' is fast. `log_lik` may then be None, and no log "
-        "posterior is recorded.",
+        "models that draw their latent variables. `key` is for the functions of `sgmcmc.random`, or "
+        "a seed for those of `tf.random.stateless_*`, much slower when compiled. `log_lik` may then "
+        "be None, and no log posterior is recorded.",
     )
     positive: tuple[str, ...] = checks.tunable(
         (),
@@ -75,8 +75,8 @@ class Simplex(Dynamics):
     def free(self, params: Any) -> Collection[str]:
         return params if self.counts else ()
 
-    def counters(self) -> list[Callable]:
-        return [] if self.counts is None else [self.counts]
+    def functions(self) -> list[Keyed]:
+        return [] if self.counts is None else [Keyed("counts", self.counts)]
 
     def placed(self, starts: Any, statistic: Any) -> Any:
         """θ whose shares are ω, and whose sum is about that of the posterior."""
