@@ -265,17 +265,18 @@ class ControlVariate:
 
 
 class Aim(NamedTuple):
-    """The parameters a of the posterior from many rows, and up to which θ they are to be trusted.
+    """Where the chain was, what a of the posterior was there, and up to which θ that is trusted.
 
     That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches.
     """
 
+    params: Any
     a: Any
     limit: Any
 
 
 class Relative(NamedTuple):
-    """Estimates â, b̂ = (â − 1)/(a − 1), and up to which θ that is to be used."""
+    """Estimates â and b̂, and up to which θ the second is to be used."""
 
     a: Any
     b: Any
@@ -284,7 +285,13 @@ class Relative(NamedTuple):
 
 @dataclass(frozen=True)
 class Counted(Gradient):
-    """The estimate â of a posterior's parameters, beside a from all rows or from many."""
+    """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
+
+    Where counts depend on the parameters, b̂ is of the point where a was estimated, on the same rows
+    as â: it takes out their noise, and leaves the chain free to move. That costs a second evaluation
+    of the counts, for which functions of the user's are too dear: there b̂ is of the point where the
+    chain is, and until a is renewed its mean stays where it was.
+    """
 
     refresh_every: int | None = checks.tunable(
         None,
@@ -339,16 +346,18 @@ class Counted(Gradient):
         variance = N * (N - n) / n * of_a_row
         helps = (a > 1) & (variance <= (a - 1) ** 2)
         limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
-        return Aim(*(tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit)))
+        a, limit = (tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit))
+        return Aim(theta, a, limit)
 
     def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
         """The parameters of the posterior at theta, relative to what they should be."""
-        value, estimate = super().estimate(model, theta, (), batch)
+        value, here = super().estimate(model, theta, (), batch)
+        there = here if model.keyed else super().estimate(model, aim.params, (), batch).gradient
         b = tree.map(
             lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
-            *(estimate, aim.a, aim.limit),
+            *(there, aim.a, aim.limit),
         )
-        return Evaluation(value, Relative(estimate, b, aim.limit))
+        return Evaluation(value, Relative(here, b, aim.limit))
 
 
 def laid_out(nest: Any) -> np.ndarray:

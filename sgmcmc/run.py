@@ -19,7 +19,7 @@ import tensorflow as tf
 from . import checks, tree
 from .collect import Memory
 from .draws import Draws
-from .estimators import LOGARITHMIC, posterior
+from .estimators import LOGARITHMIC, above_zero, posterior
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
@@ -113,7 +113,8 @@ def setup(
     if starts is not None:
         starts = checks.on_space("starts", starts, space)
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
-    checks.model(log_lik, log_prior, params, probe, dynamics.free(params))
+    inside = tree.map(above_zero, params, space)
+    checks.model(log_lik, log_prior, inside, probe, dynamics.free(params))
 
     checks.keyed_functions(dynamics.functions(), params, tree.map(lambda x: x[:FEW], probe))
 

@@ -18,10 +18,20 @@ def copies(*nests: Any) -> tuple:
 
 
 def each(fn: Any, *nests: Any) -> Any:
-    """Fn of each entry along the first axis, one after the other; an axis of length 1 is shared."""
-    counts = [x.shape[0] for x in leaves(nests)]
-    entries = [map(lambda x, i=i: x[i if x.shape[0] > 1 else 0], nests) for i in range(max(counts))]
-    return map(lambda *x: tf.stack(x), *(fn(*entry) for entry in entries))
+    """fn of each entry along the first axis, in turn; an axis of length 1 is shared.
+
+    Unlike `tf.vectorized_map` this takes random numbers, and loops in fn.
+    """
+    count = max(x.shape[0] for x in leaves(nests))
+
+    def entry(i: Any) -> Any:
+        return fn(*map(lambda x: x[i if x.shape[0] > 1 else 0], nests))
+
+    if count == 1:
+        return map(lambda x: x[None], entry(0))
+    traced = tf.function(entry, autograph=False).get_concrete_function(tf.TensorSpec((), tf.int32))
+    like = map(lambda x: tf.TensorSpec(x.shape, x.dtype), traced.structured_outputs)
+    return tf.map_fn(entry, tf.range(count), fn_output_signature=like, parallel_iterations=1)
 
 
 def names(nest: Any, prefix: str = "") -> list[str]:

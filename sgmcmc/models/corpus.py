@@ -1,0 +1,207 @@
+"""Documents as counts of words: a corpus in memory or in a file, and its rows for minibatches."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+
+
+class Corpus:
+    """Documents as sparse counts: of document d, words[starts[d] : starts[d + 1]] and so on."""
+
+    def __init__(
+        self, starts: np.ndarray, words: np.ndarray, counts: np.ndarray, n_words: int
+    ) -> None:
+        self.starts, self.n_words = starts.astype(np.int64), n_words
+        self.words, self.counts = (x.astype(np.int32, copy=False) for x in (words, counts))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each document."""
+        return np.add.reduceat(self.counts, self.starts[:-1])
+
+    @property
+    def width(self) -> int:
+        """The largest number of different words in a document."""
+        return int(np.diff(self.starts).max())
+
+    def some(self, documents: np.ndarray) -> Corpus:
+        """A corpus of these documents."""
+        sizes = np.diff(self.starts)[documents]
+        entries = np.repeat(self.starts[:-1][documents], sizes) + within(sizes)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        return Corpus(starts, self.words[entries], self.counts[entries], self.n_words)
+
+    def rows(self) -> dict[str, Rows]:
+        """What a sampler takes as its data set: arrays made as they are read."""
+        return {"words": Rows(self, self.words), "counts": Rows(self, self.counts)}
+
+    def split(self, share: float, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
+        """The tokens of each document in two parts, the first with this share of them."""
+        lengths = self.lengths
+        tokens = np.repeat(np.arange(len(self.words)), self.counts)
+        document = np.repeat(np.arange(len(self)), lengths)
+        order = np.lexsort([rng.random(len(tokens)), document])
+        first = within(lengths) < np.repeat(np.ceil(share * lengths), lengths)
+        taken = np.bincount(tokens[order][first], minlength=len(self.words))
+        return tuple(
+            Corpus(self.starts, self.words, part, self.n_words)
+            for part in (taken, self.counts - taken)
+        )
+
+
+def within(sizes: np.ndarray) -> np.ndarray:
+    """0, 1, ... in each of some groups of these sizes."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+class Rows:
+    """An array of (documents, width) whose rows are made when they are read, 0 behind their end."""
+
+    def __init__(self, corpus: Corpus, values: np.ndarray) -> None:
+        self.corpus, self.values = corpus, values
+        self.shape, self.dtype = (len(corpus), corpus.width), values.dtype
+
+    def __getitem__(self, documents: slice | np.ndarray) -> np.ndarray:
+        if isinstance(documents, slice):
+            documents = np.arange(len(self.corpus))[documents]
+        starts = self.corpus.starts
+        sizes = starts[documents + 1] - starts[documents]
+        out = np.zeros((len(documents), self.shape[1]), self.dtype)
+        out[np.arange(self.shape[1]) < sizes[:, None]] = self.values[
+            np.repeat(starts[documents], sizes) + within(sizes)
+        ]
+        return out
+
+
+def corpus(name: str, value: Any, n_words: int | None = None) -> Corpus:
+    """Documents from a sparse or dense matrix, or from a file; those checked."""
+    if isinstance(value, (str, os.PathLike)):
+        found = read(name, Path(value), n_words)
+    else:
+        found = of_matrix(name, value)
+    if n_words is not None and found.n_words != n_words:
+        raise ValueError(
+            f"{name} counts {found.n_words} words, but the vocabulary has {n_words}: it must have "
+            "a column for each"
+        )
+    empty = np.flatnonzero(np.diff(found.starts) == 0)
+    if len(empty):
+        raise ValueError(
+            f"{name} must have words in each document, but document {empty[0]} has none"
+            + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
+        )
+    return found
+
+
+def of_matrix(name: str, value: Any) -> Corpus:
+    """Documents from a matrix, one a row."""
+    if hasattr(value, "tocsr"):
+        matrix = value.tocsr()
+        if matrix.ndim != 2:
+            raise ValueError(f"{name} must be a matrix of documents × words, not {value.shape}")
+        if not getattr(matrix, "has_canonical_format", True):
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        (documents, n_words), counts = matrix.shape, whole(name, matrix.data)
+        document = np.repeat(np.arange(documents), np.diff(matrix.indptr))
+        words = matrix.indices
+    else:
+        dense = checks.array(name, value)
+        if dense.ndim != 2:
+            raise ValueError(
+                f"{name} must be a matrix of documents × words, sparse or dense, or the path of a "
+                f"file, not {checks.described(value)}"
+            )
+        (documents, n_words), (document, words) = dense.shape, np.nonzero(dense)
+        counts = whole(name, dense[document, words])
+    return ordered(document, words, counts, documents, n_words)
+
+
+def ordered(
+    document: np.ndarray, words: np.ndarray, counts: np.ndarray, documents: int, n_words: int
+) -> Corpus:
+    """A corpus of entries in the order of their documents, without those that count nothing."""
+    kept = counts > 0
+    sizes = np.bincount(document[kept], minlength=documents)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Corpus(starts, words[kept], counts[kept], n_words)
+
+
+def whole(name: str, counts: np.ndarray) -> np.ndarray:
+    """Counts as integers, if that is what they are."""
+    counts = np.asarray(counts)
+    if counts.dtype.kind == "f":
+        checks.finite(name, counts)
+    if (counts < 0).any() or (counts != np.floor(counts)).any():
+        wrong = counts[(counts < 0) | (counts != np.floor(counts))][0]
+        raise ValueError(f"{name} must hold whole numbers from 0, not {wrong}")
+    return counts.astype(np.int32)
+
+
+def read(name: str, path: Path, n_words: int | None) -> Corpus:
+    """A file in the format of UCI's bags of words, or of LDA-C; either may be gzipped.
+
+    The first has three lines with the numbers of documents, words and entries, then an entry a
+    line, `document word count`, numbered from 1. The other has a document a line,
+    `how_many word:count word:count ...`, numbered from 0.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{name} must be the path of a file that can be read: {error}") from None
+    if content[:2] == b"\x1f\x8b":
+        content = gzip.decompress(content)
+    try:
+        if b":" in content[:10_000]:
+            return lda_c(name, content, n_words)
+        return bag_of_words(name, content)
+    except (IndexError, UnicodeDecodeError):
+        raise ValueError(
+            f"{name} must be a file of UCI's bags of words or of LDA-C, which {str(path)!r} is not"
+        ) from None
+
+
+def bag_of_words(name: str, content: bytes) -> Corpus:
+    """UCI's format."""
+    numbers = np.array(content.split(), np.int64)
+    documents, n_words = numbers[:2].tolist()
+    entries = numbers[3:].reshape(-1, 3)
+    document, words = entries[:, 0] - 1, entries[:, 1] - 1
+    in_vocabulary(name, words, n_words)
+    if len(document) and not (document.min() >= 0 and document.max() < documents):
+        raise ValueError(f"{name} has a document outside 1 ... {documents}")
+    order = np.argsort(document, kind="stable")
+    return ordered(
+        document[order], words[order], whole(name, entries[order, 2]), documents, n_words
+    )
+
+
+def lda_c(name: str, content: bytes, n_words: int | None) -> Corpus:
+    """The format of LDA-C."""
+    lines = [line.split()[1:] for line in content.splitlines() if line.strip()]
+    pairs = b" ".join(pair for line in lines for pair in line).replace(b":", b" ").split()
+    words, counts = np.array(pairs, np.int64).reshape(-1, 2).T
+    n_words = n_words or int(words.max()) + 1
+    in_vocabulary(name, words, n_words)
+    document = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
+    return ordered(document, words, whole(name, counts), len(lines), n_words)
+
+
+def in_vocabulary(name: str, words: np.ndarray, n_words: int) -> None:
+    """Words that exist."""
+    bad = (words < 0) | (words >= n_words)
+    if bad.any():
+        raise ValueError(
+            f"{name} has the word {words[bad][0]} (counted from 0), outside the vocabulary of "
+            f"{n_words} words"
+        )

@@ -1,0 +1,320 @@
+"""Latent Dirichlet allocation: the topics of a corpus (Blei, Ng and Jordan, 2003)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .. import api, checks
+from ..draws import Draws
+from ..minibatch import stream
+from ..run import run
+from ..stepsize import decay
+from .corpus import Corpus, corpus
+from .gibbs import Room, expected_counts, room
+
+SAMPLERS = {  # the sampler, its step size, and its word prior beta
+    "scir": (api.scir_setup, decay(0.5, 10, 0.33), 0.5),
+    "scircv": (api.scircv_setup, decay(0.5, 10, 0.33), 0.5),
+    "sgrld": (api.sgrld_setup, decay(0.01, 1000, 0.6), 0.01),
+}
+BATCH = 50  # documents at a time where topics are fixed
+STARTS, SPLITS, TOPICS = range(100, 103)  # purposes of streams of random numbers
+FEW = 10  # documents from which a topic starts
+
+
+@dataclass(frozen=True)
+class TopicModel:
+    """Topics drawn from their posterior, as `fit_lda` returns them.
+
+    Attributes
+    ----------
+    draws : Draws
+        Draws of the topics: `draws["phi"]`, (draws, topics, words).
+    vocab : array of str, or None
+        The words.
+    alpha : float
+        The prior of the proportions of topics in a document.
+    n_burn_in, n_samples : int
+        Sweeps of Gibbs sampling over the topics of a document.
+    """
+
+    draws: Draws
+    vocab: np.ndarray | None
+    alpha: float
+    n_burn_in: int
+    n_samples: int
+
+    def __repr__(self) -> str:
+        count, topics, words = self.draws["phi"].shape
+        name = self.draws.settings["sampler"]
+        return f"TopicModel({topics} topics of {words} words, {count} draws of {name})"
+
+    def top_words(self, n: int = 10) -> list[list]:
+        """The most probable words of each topic, on average over draws.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+
+        Returns
+        -------
+        list of lists
+            Words of the vocabulary, or their numbers where there is none.
+        """
+        best = np.argsort(-self.draws["phi"].mean(axis=0), axis=1)[:, : checks.whole("n", n)]
+        return (best if self.vocab is None else self.vocab[best]).tolist()
+
+    def topics(self, counts: Any, seed: int = 0) -> np.ndarray:
+        """The expected proportions of topics in documents, on average over draws.
+
+        Parameters
+        ----------
+        counts : sparse or dense matrix, or path
+            Documents, new ones among them, as in `fit_lda`.
+        seed : int
+            Fixes the random numbers.
+
+        Returns
+        -------
+        array of (documents, topics)
+        """
+        documents = corpus("counts", counts, self.draws["phi"].shape[-1])
+        return np.mean(list(self.proportions(documents, seed)), axis=0)
+
+    def perplexity(self, counts: Any, share: float = 0.5, seed: int = 0) -> float:
+        """How well parts of documents tell the rest: lower is better.
+
+        The topics of a document are found from a random part of its tokens, by Gibbs sampling, and
+        the others are predicted: exp(−mean log p(w)), with probabilities p averaged over draws.
+
+        Parameters
+        ----------
+        counts : sparse or dense matrix, or path
+            Documents that were not used to fit, as in `fit_lda`. Those of one token are left out.
+        share : float
+            Of the tokens of each document, from which its topics are found.
+        seed : int
+            Fixes which these are.
+
+        Returns
+        -------
+        float
+        """
+        return float(self.perplexities(counts, share, seed)[-1])
+
+    def perplexities(self, counts: Any, share: float = 0.5, seed: int = 0) -> np.ndarray:
+        """The perplexity after each draw, with probabilities averaged over the draws until then.
+
+        Parameters
+        ----------
+        counts, share, seed
+            As in `perplexity`.
+
+        Returns
+        -------
+        array of (draws,)
+        """
+        checks.number("share", share, above=0, at_most=1)
+        documents = corpus("counts", counts, self.draws["phi"].shape[-1])
+        documents = documents.some(np.flatnonzero(documents.lengths > 1))
+        seen, rest = documents.split(share, stream(seed, SPLITS))
+        document = np.repeat(np.arange(len(rest)), np.diff(rest.starts))
+        if not rest.counts.any():
+            raise ValueError(f"share = {share} leaves no token to predict")
+        total, trace = 0.0, []
+        for i, pi in enumerate(self.proportions(seen, seed)):
+            phi = self.draws["phi"][i]
+            total = total + np.einsum("ek,ke->e", pi[document], phi[:, rest.words])
+            log = np.log(np.maximum(total / (i + 1), np.finfo(np.float32).tiny))
+            trace.append(np.exp(-(rest.counts @ log) / rest.counts.sum()))
+        return np.array(trace)
+
+    def proportions(self, documents: Corpus, seed: int) -> Iterator[np.ndarray]:
+        """E π of each document, for each draw of the topics."""
+        phis = self.draws["phi"]
+        n = min(BATCH, len(documents))
+        expect = topic_counts(room(documents.lengths, n), self)
+        rows = documents.rows()
+        keys = stream(seed, TOPICS).bit_generator
+        for phi in phis:
+            found = []
+            for start in range(0, len(documents), n):
+                index = np.arange(start, start + n) % len(documents)  # the last go round
+                some = (tf.constant(rows[name][np.sort(index)]) for name in ("words", "counts"))
+                key = keys.random_raw(1).view(np.int32)
+                each = expect(tf.constant(phi), *some, tf.constant(key)).numpy()
+                found.append(each[np.argsort(np.argsort(index))][: len(documents) - start])
+            counts = self.alpha + np.concatenate(found)
+            yield counts / counts.sum(axis=1, keepdims=True)
+
+
+def topic_counts(space: Room, model: TopicModel) -> Callable[..., tf.Tensor]:
+    """The expected numbers of tokens of each topic in some documents, compiled."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def expect(phi: tf.Tensor, words: tf.Tensor, counts: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+        sweeps = model.n_burn_in, model.n_samples
+        return expected_counts(phi, words, counts, model.alpha, key, space, *sweeps).documents
+
+    return expect
+
+
+def fit_lda(
+    counts: Any,
+    vocab: Sequence[str] | None = None,
+    n_topics: int = 20,
+    sampler: str = "scir",
+    *,
+    stepsize: float | Callable[[int], float] | None = None,
+    alpha: float = 0.1,
+    beta: float | None = None,
+    minibatch_size: int | float = 50,
+    n_iters: int = 1000,
+    burn_in: int = 0,
+    thin: int = 20,
+    n_burn_in: int = 20,
+    n_samples: int = 40,
+    start: np.ndarray | None = None,
+    refresh_every: int | None = None,
+    refresh_size: int | None = None,
+    seed: int | None = None,
+    verbose: bool = True,
+) -> TopicModel:
+    """Draw the topics of a corpus: latent Dirichlet allocation.
+
+    A topic is a distribution φ_k ~ Dirichlet(β) over words; a document has proportions of topics
+    π ~ Dirichlet(α), and each of its tokens a topic z ~ π and a word w ~ φ_z. The topics of the
+    tokens in a minibatch of documents are drawn by Gibbs sampling given φ, and their expected
+    counts move φ, as those of a Dirichlet posterior â = β + (D/n) Σ E n_kw.
+
+    Parameters
+    ----------
+    counts : sparse or dense matrix, or path
+        How often each word (column) is in each document (row): of SciPy or NumPy; or a file in the
+        format of UCI's bags of words or of LDA-C, gzipped or not.
+    vocab : sequence of str, optional
+        The words.
+    n_topics : int
+        How many topics.
+    sampler : {"scir", "scircv", "sgrld"}
+        What moves the topics: see the functions of these names.
+    stepsize : float or function, optional
+        The step size or a schedule. By default decay(0.5, 10, 0.33), for "sgrld" decay(0.01, 1000,
+        0.6), those of Baker et al. (2018).
+    alpha : float
+        Prior of the topics in a document: few each where it is small.
+    beta : float, optional
+        Prior of the words in a topic. By default 0.5, for "sgrld" 0.01.
+    minibatch_size : int or float
+        Documents a minibatch.
+    n_iters, burn_in, thin : int
+        Iterations that count, those before, and in how many one draw of the topics is kept. One
+        draw is n_topics × words numbers.
+    n_burn_in, n_samples : int
+        Sweeps of Gibbs sampling over a minibatch in each iteration, before and during the average
+        of counts. The default, shorter than the 200 sweeps of the papers, is enough once topics
+        have formed; raise both where documents are long and topics alike.
+    start : array of (n_topics, words), optional
+        Where the topics start. By default each is like a few random documents.
+    refresh_every, refresh_size : int, optional
+        For "scircv": after how many iterations, and on how many documents, the parameters of the
+        posterior are estimated anew. By default 100, and 10 minibatches.
+    seed : int, optional
+        Fixes every random number: same seed, same draws.
+    verbose : bool
+        Show progress, on the standard error stream.
+
+    Returns
+    -------
+    TopicModel
+        The draws, with their top words, the topics of documents, and perplexities.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc
+    >>> rng = np.random.default_rng(1)
+    >>> fruit = rng.multinomial(40, [0.4, 0.4, 0.1, 0.1, 0, 0], 50)
+    >>> tools = rng.multinomial(40, [0, 0, 0.1, 0.1, 0.4, 0.4], 50)
+    >>> words = ["apple", "pear", "the", "a", "saw", "hammer"]
+    >>> model = sgmcmc.fit_lda(
+    ...     np.concatenate([fruit, tools]), words, 2, minibatch_size=10, n_iters=200, burn_in=200,
+    ...     seed=1, verbose=False,
+    ... )
+    >>> sorted(sorted(top) for top in model.top_words(2))
+    [['apple', 'pear'], ['hammer', 'saw']]
+    >>> proportions = model.topics([[9, 0, 1, 0, 0, 0]])
+    >>> bool(proportions.max() > 0.8)
+    True
+    """
+    if sampler not in SAMPLERS:
+        raise ValueError(f"sampler must be one of {list(SAMPLERS)}, not {sampler!r}")
+    setup, step, prior = SAMPLERS[sampler]
+    n_topics, seed = checks.whole("n_topics", n_topics, at_least=2), checks.seed(seed)
+    n_burn_in = checks.whole("n_burn_in", n_burn_in, at_least=0)
+    n_samples = checks.whole("n_samples", n_samples)
+    alpha = checks.number("alpha", alpha, above=0)
+    words = None if vocab is None else vocabulary(vocab)
+    documents = corpus("counts", counts, None if words is None else len(words))
+    n_iters, burn_in, thin = checks.run_lengths(n_iters, burn_in, thin)
+    n = checks.minibatch_size(minibatch_size, len(documents))
+    if start is None:
+        start = some_documents(documents, n_topics, stream(seed, STARTS))
+    own = {"beta": prior if beta is None else beta}
+    own["beta"] = checks.number("beta", own["beta"], above=0)
+    if sampler == "scircv":
+        every, size = refresh_every or 100, refresh_size or min(10 * n, len(documents))
+        renewal = {"refresh_every": every, "refresh_size": size}
+    elif refresh_every is not None or refresh_size is not None:
+        raise ValueError('refresh_every and refresh_size are for sampler="scircv" alone')
+    else:
+        renewal = {}
+    space = room(documents.lengths, n)
+
+    def expected(params: dict, data: dict, key: tf.Tensor) -> dict:
+        phi, sweeps = params["phi"], (n_burn_in, n_samples)
+        found = expected_counts(phi, data["words"], data["counts"], alpha, key, space, *sweeps)
+        return {"phi": found.words}
+
+    made = setup(
+        None,
+        documents.rows(),
+        {"phi": start},
+        step if stepsize is None else stepsize,
+        own["beta"],
+        minibatch_size=n,
+        counts=expected,
+        seed=seed,
+        verbose=verbose,
+        **renewal,
+    )
+    try:
+        draws = run(made, n_iters, burn_in=burn_in, thin=thin, verbose=verbose)
+    finally:
+        made.feeder.close()
+    return TopicModel(draws, words, alpha, n_burn_in, n_samples)
+
+
+def vocabulary(vocab: Sequence[str]) -> np.ndarray:
+    """The words, each once."""
+    words = np.asarray(vocab)
+    if words.ndim != 1 or words.dtype.kind != "U":
+        raise TypeError(f"vocab must be a list of words, not {checks.described(vocab)}")
+    return words
+
+
+def some_documents(documents: Corpus, n_topics: int, rng: np.random.Generator) -> np.ndarray:
+    """Topics like the words of a few random documents each, and a little like those of all."""
+    W = documents.n_words
+    every = np.bincount(documents.words, documents.counts, W)
+    start = np.empty((n_topics, W), np.float32)
+    for topic in start:
+        few = documents.some(rng.integers(0, len(documents), FEW))
+        own = np.bincount(few.words, few.counts, W)
+        topic[:] = own / own.sum() + (every + 1) / (every.sum() + W)
+    return start / start.sum(axis=1, keepdims=True)

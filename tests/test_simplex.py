@@ -1,0 +1,392 @@
+"""Samplers of probabilities: exact moments, posteriors that are known, counts, and bad input.
+
+Moments are compared by z-tests over independent chains (see ztest.py for how often these err).
+"""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc import moments
+from sgmcmc.dynamics import scircv
+
+from . import slow
+from .ztest import assert_mean, assert_rejected
+
+N, n, H, CHAINS = 1000, 100, 0.1, 4000
+COUNT, ALPHA, START = 150, 0.1, 7.67  # paper 001, Figure 3
+STEPS = (1, 5, 20, 60)
+
+
+def gamma_chains(name, seed, steps=60, h=H, **more):
+    """θ of many chains, (chains, steps), that aims at Gamma(ALPHA + COUNT, 1)."""
+
+    def log_lik(params, data):
+        return tf.math.log(params["theta"]) * tf.reduce_sum(data["z"])
+
+    draws = getattr(sgmcmc, name)(
+        *(log_lik, {"z": np.repeat([1.0, 0.0], [COUNT, N - COUNT])}, {"theta": START}),
+        stepsize=h,
+        alpha=ALPHA,
+        positive=["theta"],
+        minibatch_size=n,
+        n_iters=steps,
+        **dict(n_chains=CHAINS, seed=seed, verbose=False, **more),
+    )
+    return draws["theta"].astype(float)
+
+
+def exact(name, steps, form="alternative"):
+    a, noise = ALPHA + COUNT, moments.a_hat_variance(COUNT, N, n)
+    if name == "scircv":
+        a_hat = moments.a_hat_distribution(ALPHA, COUNT, N, n)
+        return moments.scircv_moments(START, a, a_hat, H, steps, form)
+    of = moments.scir_moments if name == "scir" else moments.sgrld_moments
+    return of(START, a, noise, H, steps)
+
+
+def assert_moments(theta, mean, variance):
+    assert_mean(theta, mean, detect=0.05)
+    assert_mean((theta - mean) ** 2, variance, detect=0.25)
+
+
+CASES = [
+    ("scir", {}),
+    ("scircv", {}),
+    ("scircv", {"form": "main"}),
+    ("sgrld", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), CASES)
+def test_moments_after_some_steps_are_exact(name, more, seed):
+    theta = gamma_chains(name, seed, **more)
+    for steps in STEPS:
+        assert_moments(theta[:, steps - 1], *exact(name, steps, **more))
+
+
+def test_moments_of_other_samplers_are_rejected(seed, monkeypatch):
+    """Negative controls: b̂ := 1, the misprinted (7), and each sampler with another's moments."""
+    theta = gamma_chains("scir", seed)[:, -1]
+    mean, variance = exact("scircv", STEPS[-1])
+    assert_rejected((theta - mean) ** 2, variance)
+    cir = moments.cir_moments(START, ALPHA + COUNT, H, STEPS[-1])
+    assert_rejected((theta - cir.mean) ** 2, cir.variance)
+
+    monkeypatch.setattr(scircv, "alternative", lambda b, h: scircv.main(tf.ones_like(b), h))
+    theta = gamma_chains("scircv", seed)[:, -1]
+    assert_rejected((theta - mean) ** 2, variance)
+
+
+@pytest.mark.parametrize("shape", [0.01, 0.1, 1.0, 100.0])
+def test_stationary_law_is_a_dirichlet(shape, seed):
+    """With all data in each minibatch SCIR is exact, whatever the step; so is log ω."""
+    counts = np.array([0, 0, 3])
+
+    def log_lik(params, data):
+        return tf.reduce_sum(tf.math.log(tf.gather(params["omega"], data["z"])))
+
+    draws = sgmcmc.scir(
+        *(log_lik, {"z": np.repeat([0, 1, 2], counts)}, {"omega": np.full(3, 1 / 3)}, 0.7, shape),
+        minibatch_size=3,
+        n_iters=1,
+        burn_in=40,
+        n_chains=4000,
+        seed=seed,
+        verbose=False,
+        keep_log=True,
+    )
+    a = shape + counts
+    assert_mean(draws["omega"][:, 0, 2], a[2] / a.sum(), detect=0.1)
+    log = draws.stats["log_omega"][:, 0].astype(float)
+    assert np.isfinite(log).all()
+    digamma = tf.math.digamma(tf.constant([*a, a.sum()], tf.float64)).numpy()
+    for j in range(3):
+        wanted = digamma[j] - digamma[3]
+        assert_mean(log[:, j], wanted, detect=max(0.15, 0.3 / abs(wanted)))
+    np.testing.assert_allclose(draws["omega"].sum(-1), 1, atol=1e-5)
+    assert not np.isnan(draws["omega"]).any()
+
+
+def mixture(seed=0, size=2000):
+    rng = np.random.default_rng(seed)
+    mu = np.array([-2.0, 0.0, 2.5])
+    x = mu[rng.choice(3, size, p=[0.6, 0.3, 0.1])] + rng.normal(size=size)
+    density = np.exp(-((x[:, None] - mu) ** 2) / 2)
+
+    def log_lik(params, data):
+        return tf.reduce_sum(tf.math.log(tf.linalg.matvec(data["density"], params["omega"])))
+
+    return density, log_lik
+
+
+def exact_gibbs(density, alpha, n_iters, rng):
+    """Weights of a mixture with known components, from all data."""
+    omega, kept = np.full(3, 1 / 3), []
+    for _ in range(n_iters):
+        p = np.cumsum(density * omega, axis=1)
+        z = (p[:, :-1] < rng.random((len(p), 1)) * p[:, -1:]).sum(axis=1)
+        omega = rng.dirichlet(alpha + np.bincount(z, minlength=3))
+        kept.append(omega)
+    return np.array(kept[n_iters // 10 :])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["scir", "scircv"])
+def test_weights_of_a_mixture(name, seed):
+    """Counts by autodiff, which depend on the weights: within 5 % of exact Gibbs sampling."""
+    density, log_lik = mixture()
+    truth = exact_gibbs(density, 1.0, 60_000, np.random.default_rng(seed))
+    more = {"refresh_every": 100} if name == "scircv" else {}
+    draws = getattr(sgmcmc, name)(
+        *(log_lik, {"density": density}, {"omega": np.full(3, 1 / 3)}, 0.05, 1.0),
+        minibatch_size=1000,
+        n_iters=10_000,
+        burn_in=1000,
+        n_chains=12,
+        seed=seed,
+        **dict(verbose=False, **more),
+    )
+    omega = draws["omega"].reshape(-1, 3)
+    np.testing.assert_allclose(omega.mean(0), truth.mean(0), rtol=0.05)
+    np.testing.assert_allclose(omega.std(0), truth.std(0), rtol=0.05)
+
+
+# Several samplers in one chain
+
+
+def conjugate(rng):
+    """Observed groups, a mean in each: the posterior is known."""
+    z = rng.choice(3, 300, p=[0.6, 0.3, 0.1])
+    x = z + rng.normal(size=300)
+
+    def log_lik(params, data):
+        error = data["x"] - tf.gather(params["mu"], data["z"])
+        log_share = tf.math.log(tf.gather(params["omega"], data["z"]))
+        return tf.reduce_sum(log_share - error**2 / 2)
+
+    return z, x, log_lik
+
+
+EUCLIDEAN = [(sgmcmc.SGLD(), 1e-3), (sgmcmc.SGHMC(alpha=0.2, L=2), 1e-4)]
+
+
+@pytest.mark.parametrize(("block", "h"), [EUCLIDEAN[0], slow(*EUCLIDEAN[1])])
+def test_blocks_have_their_posteriors(block, h, seed):
+    z, x, log_lik = conjugate(np.random.default_rng(seed))
+    draws = sgmcmc.mixed(
+        *(log_lik, {"z": z, "x": x}, {"omega": np.full(3, 1 / 3), "mu": np.arange(3.0)}),
+        *({"omega": 0.3, "mu": h}, {"omega": sgmcmc.SCIR(alpha=0.5), "mu": block}),
+        minibatch_size=300,
+        n_iters=1,
+        burn_in=400,
+        n_chains=1000,
+        seed=seed,
+        verbose=False,
+    )
+    counts = np.bincount(z, minlength=3)
+    a, omega = 0.5 + counts, draws["omega"][:, 0].astype(float)
+    mu = draws["mu"][:, 0].astype(float)
+    for j in range(3):
+        share = a[j] / a.sum()
+        assert_mean(omega[:, j], share, detect=0.1)
+        variance = share * (1 - share) / (a.sum() + 1)
+        assert_mean((omega[:, j] - share) ** 2, variance, detect=0.5)
+        mean, precision = x[z == j].mean(), counts[j]
+        assert_mean(mu[:, j] - mean + 1, 1, detect=0.1)
+        step = precision * h  # the exact answers of ALGORITHMS for a Gaussian
+        wide = 1 / (1 - step / 4) if h == 1e-3 else (2 - 0.2) * 2 / (4 - 2 * 0.2 - step)
+        assert_mean((mu[:, j] - mean) ** 2, wide / precision, detect=0.5)
+
+
+@pytest.mark.parametrize("shape", [2.0, pytest.param(3.0, id="control")])
+def test_a_gibbs_step_has_its_posterior(shape, seed):
+    """A mean with prior N(0, 1/tau), tau ~ Gamma(2, 1); the control draws from another."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(1.5, 1, 20)
+
+    def draw(params, data, key):
+        rate = 1 + params["mu"] ** 2 / 2
+        return sgmcmc.random.gammas(key, tf.constant(shape + 0.5)) / rate
+
+    draws = sgmcmc.mixed(
+        lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2) / 2,
+        *({"x": x}, {"mu": 0.0, "tau": 1.0}, {"mu": 0.005}),
+        {"mu": sgmcmc.SGLD(), "tau": sgmcmc.Gibbs(draw)},
+        lambda params: -params["tau"] * params["mu"] ** 2 / 2,
+        minibatch_size=20,
+        n_iters=1,
+        burn_in=300,
+        n_chains=4000,
+        seed=seed,
+        verbose=False,
+    )
+    tau = np.linspace(1e-4, 30, 300_000)
+    variance = 1 / 20 + 1 / tau
+    log = np.log(tau) - tau - np.log(variance) / 2 - x.mean() ** 2 / (2 * variance)
+    weight = np.exp(log - log.max())
+    mean = weight @ tau / weight.sum()
+    found = draws["tau"][:, 0].astype(float)
+    if shape == 2:
+        assert_mean(found, mean, detect=0.1)
+    else:
+        assert_rejected(found, mean)
+
+
+# Mistakes
+
+Z = np.repeat([0, 1, 2], [80, 10, 10])
+
+
+def categories(params, data):
+    return tf.reduce_sum(tf.math.log(tf.gather(params["omega"], data["z"])))
+
+
+def normalised(params, data):
+    return categories({"omega": params["omega"] / tf.reduce_sum(params["omega"])}, data)
+
+
+def call(overrides, name="scir"):
+    arguments = {
+        "log_lik": categories,
+        "dataset": {"z": Z},
+        "params": {"omega": np.full(4, 0.25)},
+        "stepsize": 0.1,
+        "alpha": 0.1,
+        "minibatch_size": 10,
+        "n_iters": 3,
+        "verbose": False,
+        **overrides,
+    }
+    name = arguments.pop("sampler", name)
+    if name == "mixed":
+        del arguments["alpha"]
+    return getattr(sgmcmc, name)(**arguments)
+
+
+def start(*omega):
+    return {"params": {"omega": np.array(omega)}}
+
+
+def counting(counts):
+    return {"log_lik": None, "counts": counts}
+
+
+def blocks(**values):
+    return {"sampler": "mixed", "blocks": values}
+
+
+def cv(**values):
+    return {"sampler": "scircv", **values}
+
+
+BAD = {  # what the error says, … for some words of it: what is passed
+    "alpha must be above 0, but has 0": {"alpha": 0},
+    "alpha must be above 0, but has -1": {"alpha": [1, 1, -1, 1]},
+    "alpha must be a number, or of shape (4,), not (2,)": {"alpha": [0.1, 0.2]},
+    "alpha has nan in row 1": {"alpha": [0.1, np.nan, 1, 1]},
+    "alpha names 'omeg'…(did you mean 'omega'?)": {"alpha": {"omeg": 1}},
+    "params['omega'] must not be negative, but has -0.1": start(0.5, 0.6, -0.1, 0),
+    "params['omega'] must hold…at least 2 categories…shape is (1,)": start(1.0),
+    "params['omega'] must hold…at least 2 categories…shape is ()": {"params": {"omega": 1.0}},
+    "params['omega'] must have probabilities that add up to 1, but some": start(0, 0, 0, 0),
+    "the counts of 'omega'…are negative or NaN…Do not divide them": {"log_lik": normalised},
+    "log_lik must be a function of (params, data), not None": {"log_lik": None},
+    "counts must be a function of (params, data, key), not 3": counting(3),
+    "counts must return an array of shape (4,), not (3,)": counting(
+        lambda params, data, key: {"omega": tf.zeros(3)}
+    ),
+    "counts names 'omeg'…(did you mean 'omega'?)": counting(
+        lambda params, data, key: {"omeg": tf.zeros(4)}
+    ),
+    "counts must return a dict of counts, not": counting(lambda params, data, key: tf.zeros(4)),
+    "counts raised TypeError: <lambda>() takes 1 positional": counting(lambda params: 0),
+    "counts['omega'] must be finite and not negative, not -1": counting(
+        lambda params, data, key: {"omega": -tf.ones(4)}
+    ),
+    "positive must be a list of names of parameters, not 'omega'": {"positive": "omega"},
+    "positive names 'om', which is no parameter": {"positive": ["om"]},
+    "stepsize must be a finite number above 0, not 0": {"stepsize": 0},
+    "refresh_size must be at most N = 100 rows, not 101": cv(refresh_size=101),
+    "refresh_every must be a positive whole number, not 0": cv(refresh_every=0),
+    "form must be 'alternative' or 'main', not 'other'": cv(form="other"),
+    "blocks is an empty dict: it must hold the samplers": blocks(),
+    "blocks['omega'] must be SCIR(...)…not <class": blocks(omega=sgmcmc.SCIR),
+    "blocks['omega']: alpha must be above 0, but has -1": blocks(omega=sgmcmc.SCIR(alpha=-1)),
+    "blocks names 'mu', which is no parameter": blocks(omega=sgmcmc.SCIR(1.0), mu=sgmcmc.SGLD()),
+    "blocks['omega'].draw must return an array of shape (4,), not (3,)": blocks(
+        omega=sgmcmc.Gibbs(lambda params, data, key: tf.zeros(3))
+    ),
+    "blocks must have equal L, not {'a': 5, 'b': 3}": {
+        **blocks(a=sgmcmc.SGHMC(), b=sgmcmc.SGHMC(L=3)),
+        "params": {"a": 0.0, "b": 0.0},
+    },
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_mistakes_are_told_at_once(message):
+    parts = (re.escape(part) for part in message.split("…"))
+    with pytest.raises((TypeError, ValueError), match=".*".join(parts)):
+        call(BAD[message])
+
+
+def test_probabilities_that_do_not_add_up_are_normalised_with_a_warning():
+    with pytest.warns(UserWarning, match=r"params\['omega'\] do not add up to 1.*off by up to 3"):
+        call(start(2, 1, 1, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(start(0.7, 0.2, 0.1, 0))
+
+
+def test_negative_counts_in_the_middle_of_a_run_lose_nothing():
+    """Counts that turn negative where omega[3] grows."""
+
+    def log_lik(params, data):
+        return categories(params, data) - 40 * tf.nn.relu(params["omega"][0] - 0.6)
+
+    with pytest.raises(sgmcmc.ChainDiverged, match="counts ω ∂log_lik/∂ω are negative") as caught:
+        call({"log_lik": log_lik, "n_iters": 1000, "alpha": 0.1, "stepsize": 0.02, "seed": 1})
+    assert 0 < len(caught.value.draws["omega"]) < 1000
+    assert np.isfinite(caught.value.draws["omega"]).all()
+
+
+def test_a_rare_category_that_comes_back_is_counted(seed):
+    """Its probability underflows between the minibatches that hold it."""
+    draws = sgmcmc.scir(
+        *(categories, {"z": Z}, {"omega": np.array([0.5, 0.5, 0, 0])}, 1.0, 0.01),
+        minibatch_size=2,
+        n_iters=2000,
+        burn_in=100,
+        seed=seed,
+        verbose=False,
+    )
+    assert draws["omega"][:, 3].max() < 0.5
+    assert (draws["omega"][:, 2] == 0).any()
+    assert draws["omega"][:, 2].max() > 0.3
+
+
+@pytest.mark.parametrize("far", [10, pytest.param(1e30, id="control")])
+def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
+    """Where a was estimated, and nowhere else, the first category had all rows: then b̂ < 0."""
+    monkeypatch.setattr("sgmcmc.estimators.FAR", far)
+
+    def counts(params, data, key):
+        at_start = tf.abs(params["omega"][0] - 0.95) < 1e-6
+        counts = tf.where(at_start, [20.0, 0.0], [0.0, 20.0])
+        return {"omega": counts * data["z"].shape[0] / 100}
+
+    draws = sgmcmc.scircv(
+        *(None, {"z": Z}, {"omega": np.array([0.95, 0.05])}, 0.5, 0.5),
+        counts=counts,
+        minibatch_size=10,
+        n_iters=1000,
+        burn_in=1000,
+        seed=seed,
+        verbose=False,
+    )
+    assert (draws["omega"][:, 0].mean() < 0.9) == (far == 10)
