@@ -504,10 +504,11 @@ def on_space(name: str, value: Any, space: Any) -> Any:
 
 
 def keyed_functions(functions: Sequence[Any], params: Any, rows: Any) -> None:
-    """Try functions that draw random numbers, and see that they return what they should."""
+    """See that functions that draw random numbers return what they should; none is run."""
     for label, call, names, gives_counts in functions:
-        arguments = *tensors((params, rows)), tf.constant([0, 0])
-        found = called(label, call, *arguments)
+        found, error = outline(call, *tensors((params, rows)), tf.constant([0, 0]))
+        if error:
+            raise ValueError(f"{label} raised {summary(error)}") from error
         like = params if names is None else {k: params[k] for k in names}
         if not gives_counts:
             found = dict.fromkeys(like, found)
@@ -521,12 +522,11 @@ def keyed_functions(functions: Sequence[Any], params: Any, rows: Any) -> None:
             if str(error).startswith(label):
                 raise
             raise ValueError(f"{label} must return what has the form of params") from None
-        traced(label, call, *arguments)
 
 
 def matching(label: str, x: Any, like: np.ndarray) -> None:
     """A result of the shape of the parameter."""
-    shape = tuple(tf.convert_to_tensor(x).shape)
+    shape = tuple(x.shape if tf.is_tensor(x) else np.shape(x))
     if shape != like.shape:
         raise ValueError(f"{label} must return an array of shape {like.shape}, not {shape}")
 
@@ -548,7 +548,8 @@ def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
             raise ValueError(f"counts[{path!r}] must be finite and not negative, not {x.min():g}")
 
     try:
-        found = tree.map(lambda x: x.numpy(), data(*tensors((params, rows))).gradient)
+        evaluate = tf.function(data, autograph=False)
+        found = tree.map(lambda x: x.numpy(), evaluate(*tensors((params, rows))).gradient)
     except tf.errors.OpError as error:
         raise ValueError(f"log_lik raised {summary(error)}") from error
     for each in zip(tree.names(params), tree.leaves(found), tree.leaves(space)):
@@ -587,21 +588,27 @@ def called(name: str, fn: Callable, *arguments: Any) -> Any:
 
 def traced(name: str, fn: Callable, *arguments: Any) -> None:
     """What works on values must work in compiled code as well."""
-    errors = []
+    error = outline(fn, *arguments)[1]
+    if error:
+        raise ValueError(
+            f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
+            " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
+            ".numpy(), no NumPy functions of parameters)"
+        ) from error
+
+
+def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
+    """The result of fn, without values, or the error that it raises in compiled code."""
+    outcome = []
 
     def attempt(*arguments: Any) -> None:
         try:
-            fn(*tree.copies(*arguments))
+            outcome[:] = fn(*tree.copies(*arguments)), None
         except Exception as error:  # kept from TensorFlow, which would put its own frames on top
-            errors.append(error)
+            outcome[:] = None, error
 
     tf.function(attempt, autograph=False).get_concrete_function(*arguments)
-    if errors:
-        raise ValueError(
-            f"{name} works on values but not in compiled code: {summary(errors[0]).split('. ')[0]}."
-            " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
-            ".numpy(), no NumPy functions of parameters)"
-        ) from errors[0]
+    return tuple(outcome)
 
 
 def dtype_hint(fn: Callable, arguments: Any) -> str:

@@ -165,7 +165,7 @@ def read(name: str, path: Path, n_words: int | None) -> Corpus:
         if b":" in content[:10_000]:
             return lda_c(name, content, n_words)
         return bag_of_words(name, content)
-    except (IndexError, UnicodeDecodeError):
+    except (IndexError, TypeError, OverflowError):
         raise ValueError(
             f"{name} must be a file of UCI's bags of words or of LDA-C, which {str(path)!r} is not"
         ) from None
@@ -173,7 +173,7 @@ def read(name: str, path: Path, n_words: int | None) -> Corpus:
 
 def bag_of_words(name: str, content: bytes) -> Corpus:
     """UCI's format."""
-    numbers = np.array(content.split(), np.int64)
+    numbers = numbers_in(content.split())
     documents, n_words = numbers[:2].tolist()
     entries = numbers[3:].reshape(-1, 3)
     document, words = entries[:, 0] - 1, entries[:, 1] - 1
@@ -190,11 +190,19 @@ def lda_c(name: str, content: bytes, n_words: int | None) -> Corpus:
     """The format of LDA-C."""
     lines = [line.split()[1:] for line in content.splitlines() if line.strip()]
     pairs = b" ".join(pair for line in lines for pair in line).replace(b":", b" ").split()
-    words, counts = np.array(pairs, np.int64).reshape(-1, 2).T
+    words, counts = numbers_in(pairs).reshape(-1, 2).T
     n_words = n_words or int(words.max()) + 1
     in_vocabulary(name, words, n_words)
     document = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
     return ordered(document, words, whole(name, counts), len(lines), n_words)
+
+
+def numbers_in(words: list[bytes]) -> np.ndarray:
+    """What is written, as integers."""
+    try:
+        return np.array(words, np.int64)
+    except ValueError as error:
+        raise TypeError("not a number") from error
 
 
 def in_vocabulary(name: str, words: np.ndarray, n_words: int) -> None:

@@ -255,7 +255,9 @@ def fit_lda(
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {list(SAMPLERS)}, not {sampler!r}")
     setup, step, prior = SAMPLERS[sampler]
-    n_topics, seed = checks.whole("n_topics", n_topics, at_least=2), checks.seed(seed)
+    n_topics, seed = checks.whole("n_topics", n_topics), checks.seed(seed)
+    if n_topics < 2:
+        raise ValueError("n_topics must be at least 2, not 1")
     n_burn_in = checks.whole("n_burn_in", n_burn_in, at_least=0)
     n_samples = checks.whole("n_samples", n_samples)
     alpha = checks.number("alpha", alpha, above=0)
@@ -263,6 +265,9 @@ def fit_lda(
     documents = corpus("counts", counts, None if words is None else len(words))
     n_iters, burn_in, thin = checks.run_lengths(n_iters, burn_in, thin)
     n = checks.minibatch_size(minibatch_size, len(documents))
+    shape = n_topics, documents.n_words
+    if start is not None and np.shape(start) != shape:
+        raise ValueError(f"start must have shape {shape}, not {np.shape(start)}")
     if start is None:
         start = some_documents(documents, n_topics, stream(seed, STARTS))
     own = {"beta": prior if beta is None else beta}

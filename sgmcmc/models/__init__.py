@@ -1,0 +1,1 @@
+"""Models with samplers of their own."""

@@ -1,0 +1,200 @@
+"""Topic models: what is read, what is found, what is refused."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_matrix, csr_array
+
+import sgmcmc
+from sgmcmc.models import lda
+from sgmcmc.models.corpus import corpus
+
+COUNTS = np.array([[2, 0, 1, 0], [0, 3, 0, 0], [1, 1, 1, 5]])
+WORDS = ["apple", "pear", "saw", "hammer"]
+UCI = "3\n4\n7\n1 1 2\n1 3 1\n2 2 3\n3 1 1\n3 2 1\n3 3 1\n3 4 5\n"
+LDA_C = "2 0:2 2:1\n1 1:3\n4 0:1 1:1 2:1 3:5\n"
+
+
+def dense(found):
+    full = np.zeros((len(found), found.n_words), int)
+    document = np.repeat(np.arange(len(found)), np.diff(found.starts))
+    full[document, found.words] = found.counts
+    return full
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, text in (("uci.txt", UCI), ("lda-c.dat", LDA_C)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["uci.txt", "uci.txt.gz", "lda-c.dat", "lda-c.dat.gz"])
+def test_files(name, files):
+    np.testing.assert_array_equal(dense(corpus("counts", files / name)), COUNTS)
+    np.testing.assert_array_equal(dense(corpus("counts", str(files / name), 4)), COUNTS)
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_array, coo_matrix, np.ndarray.tolist])
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, bool])
+def test_matrices(form, dtype):
+    counts = COUNTS.astype(dtype)
+    np.testing.assert_array_equal(dense(corpus("counts", form(counts))), counts.astype(int))
+
+
+def test_entries_that_stand_twice_are_added():
+    twice = csr_array((np.array([1, 2, 4]), np.array([0, 0, 1]), np.array([0, 2, 3])), (2, 2))
+    np.testing.assert_array_equal(dense(corpus("counts", twice)), [[3, 0], [0, 4]])
+
+
+def test_rows_are_those_of_the_matrix():
+    found = corpus("counts", COUNTS)
+    assert found.lengths.tolist() == [3, 3, 8]
+    words, counts = found.rows()["words"], found.rows()["counts"]
+    assert words.shape == counts.shape == (3, 4)
+    np.testing.assert_array_equal(words[0:2], [[0, 2, 0, 0], [1, 0, 0, 0]])
+    np.testing.assert_array_equal(counts[np.array([0, 2])], [[2, 1, 0, 0], [1, 1, 1, 5]])
+    np.testing.assert_array_equal(dense(found.some(np.array([2, 0]))), COUNTS[[2, 0]])
+
+
+def test_a_split_has_all_tokens(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(1, (50, 20)) + 1
+    first, second = corpus("counts", counts).split(0.5, rng)
+    np.testing.assert_array_equal(dense(first) + dense(second), counts)
+    np.testing.assert_array_equal(first.lengths, np.ceil(counts.sum(axis=1) / 2))
+
+
+def with_value(value):
+    counts = COUNTS.astype(float)
+    counts[1, 2] = value
+    return counts
+
+
+BAD = {  # what the error says, … for some words of it: what is passed
+    "counts has nan in row": {"counts": with_value(np.nan)},
+    "counts must hold whole numbers from 0, not -1.0": {"counts": with_value(-1)},
+    "counts must hold whole numbers from 0, not 0.5": {"counts": csr_array(with_value(0.5))},
+    "counts must have words in each document, but document 1 has none": {
+        "counts": COUNTS * [[1], [0], [1]]
+    },
+    "counts counts 4 words, but the vocabulary has 3": {"vocab": WORDS[:3]},
+    "counts must be a matrix of documents × words": {"counts": COUNTS[0]},
+    "counts must be the path of a file that can be read": {"counts": "nowhere.txt"},
+    "counts must be a file of UCI's bags of words or of LDA-C": {"counts": __file__},
+    "vocab must be a list of words, not 'apple'": {"vocab": "apple"},
+    "n_topics must be a positive whole number": {"n_topics": 0},
+    "n_topics must be at least 2, not 1": {"n_topics": 1},
+    "sampler must be one of ['scir', 'scircv', 'sgrld'], not 'sgld'": {"sampler": "sgld"},
+    "alpha must be a finite number above 0, not 0": {"alpha": 0},
+    "beta must be a finite number above 0, not -1": {"beta": -1},
+    "stepsize must be a finite number above 0, not 0": {"stepsize": 0},
+    "n_samples must be a positive whole number": {"n_samples": 0},
+    "refresh_every and refresh_size are for sampler": {"refresh_every": 10},
+    "refresh_size must be at most N = 3": {"sampler": "scircv", "refresh_size": 10},
+    "minibatch_size must be a whole number of rows": {"minibatch_size": 50},
+    "start must have shape (2, 4), not (4, 2)": {"start": np.ones((4, 2))},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_mistakes_are_told_at_once(message):
+    arguments = {"counts": COUNTS, "vocab": WORDS, "n_topics": 2, "minibatch_size": 2}
+    parts = (re.escape(part) for part in message.split("…"))
+    with pytest.raises((TypeError, ValueError), match=".*".join(parts)):
+        sgmcmc.fit_lda(**{**arguments, **BAD[message]}, verbose=False)
+
+
+def test_a_file_with_a_word_outside_its_vocabulary_is_refused(tmp_path):
+    (tmp_path / "bad.txt").write_text(UCI.replace("3 4 5", "3 5 5"))
+    with pytest.raises(ValueError, match=r"the word 4 .*outside the vocabulary"):
+        corpus("counts", tmp_path / "bad.txt")
+    (tmp_path / "bad.dat").write_text(LDA_C.replace("3:5", "9:5"))
+    with pytest.raises(ValueError, match=r"the word 9 .*outside the vocabulary"):
+        corpus("counts", tmp_path / "bad.dat", 4)
+
+
+K, W, TOKENS = 5, 1000, 100
+
+
+def synthetic(rng, documents, alpha=0.1, beta=0.02):
+    """Topics, and documents of them."""
+    phi = rng.dirichlet(np.full(W, beta), K)
+    p = rng.dirichlet(np.full(K, alpha), documents) @ phi
+    return phi, csr_array(rng.multinomial(TOKENS, p / p.sum(axis=1, keepdims=True)))
+
+
+def true_model(phi, like):
+    """The topics that made the documents, as if they had been drawn."""
+    draws = sgmcmc.Draws({"phi": phi[None].astype("float32")}, {}, like.draws.settings)
+    return lda.TopicModel(draws, None, 0.1, 20, 40)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """Samplers started at the truth, for 300 iterations of 50 documents."""
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    print(f"seed = {seed}")
+    phi, documents = synthetic(np.random.default_rng(seed), 1300)
+    train, test = documents[:1000], documents[1000:]
+
+    def fit(sampler, h):
+        return sgmcmc.fit_lda(
+            *(train, None, K, sampler),
+            stepsize=h,
+            beta=0.02,
+            n_iters=200,
+            burn_in=100,
+            thin=10,
+            start=phi,
+            seed=seed,
+            verbose=False,
+        )
+
+    return phi, test, fit("scir", 0.1), fit("scircv", 0.1), fit("sgrld", 0.01)
+
+
+def test_perplexity_near_that_of_the_truth(fits):
+    """The design page has 64.0 where the truth has 63.07."""
+    phi, test, scir, scircv, sgrld = fits
+    truth = true_model(phi, scir).perplexity(test)
+    found = {m.draws.settings["sampler"]: m.perplexity(test) for m in (scir, scircv, sgrld)}
+    print(truth, found)
+    assert found["scir"] <= truth * 64.0 / 63.07
+    assert found["sgrld"] > found["scir"]
+
+
+def test_topics_of_new_documents(fits, seed):
+    phi, _, scir, _, _ = fits
+    rng = np.random.default_rng(seed)
+    counts = np.stack([rng.multinomial(300, p / p.sum()) for p in phi.astype(float)])
+    proportions = scir.topics(counts)
+    np.testing.assert_allclose(proportions.sum(axis=1), 1, rtol=1e-5)
+    assert (proportions.argmax(axis=1) == np.arange(K)).all()
+    assert np.diag(proportions).min() > 0.9
+    np.testing.assert_array_equal(proportions, scir.topics(counts))
+    assert len(scir.top_words(7)) == K
+    for j, words in enumerate(scir.top_words(1)):
+        assert words[0] in np.argsort(-phi[j])[:3]
+
+
+def test_same_seed_same_topics():
+    _, documents = synthetic(np.random.default_rng(1), 60)
+    one, same, other = (
+        sgmcmc.fit_lda(
+            *(documents, None, 3),
+            minibatch_size=10,
+            n_iters=4,
+            thin=2,
+            seed=seed,
+            n_samples=2,
+            verbose=False,
+        ).draws["phi"]
+        for seed in (1, 1, 2)
+    )
+    assert one.shape == (2, 3, W)
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).mean() > 0.5
