@@ -1,6 +1,7 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
-from . import random
+from . import moments as moments
+from . import random as random
 from .api import (
     mixed,
     mixed_setup,
@@ -56,7 +57,6 @@ __all__ = [
     "list_datasets",
     "mixed",
     "mixed_setup",
-    "random",
     "run",
     "scir",
     "scir_setup",

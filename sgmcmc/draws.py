@@ -24,10 +24,13 @@ class Draws(Mapping):
         Traces beside the draws, one number a draw and chain:
 
         - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
-          posterior where that step began, on its minibatch, up to a constant.
+          posterior where that step began, on its minibatch, up to a constant; for probabilities,
+          of the density of their logarithms.
         - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε). Where draws are right,
           its average is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 in any case.
         - ``thermostat``, of SGNHT, by parameter: the friction ξ.
+        - ``control_variates``, of `scircv`, by parameter: the share of components that used them.
+        - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
     settings : dict
         The sampler, its arguments and seed, the versions of the packages.
 

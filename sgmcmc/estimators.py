@@ -287,10 +287,10 @@ class Relative(NamedTuple):
 class Counted(Gradient):
     """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
 
-    Where counts depend on the parameters, b̂ is of the point where a was estimated, on the same rows
-    as â: it takes out their noise, and leaves the chain free to move. That costs a second evaluation
-    of the counts, for which functions of the user's are too dear: there b̂ is of the point where the
-    chain is, and until a is renewed its mean stays where it was.
+    Where counts depend on the parameters, b̂ is of the point where a was estimated, on the same
+    rows as â: it takes out their noise, and leaves the chain free to move. That costs a second
+    evaluation of the counts, for which functions of the user's are too dear: there b̂ is of the
+    point where the chain is, and until a is renewed its mean stays where it was.
     """
 
     refresh_every: int | None = checks.tunable(

@@ -18,7 +18,7 @@ def copies(*nests: Any) -> tuple:
 
 
 def each(fn: Any, *nests: Any) -> Any:
-    """fn of each entry along the first axis, in turn; an axis of length 1 is shared.
+    """The values of fn at each entry along the first axis, in turn; an axis of length 1 is shared.
 
     Unlike `tf.vectorized_map` this takes random numbers, and loops in fn.
     """

@@ -11,14 +11,46 @@ from pathlib import Path
 from typing import Any
 
 import sgmcmc
+from sgmcmc.dynamics import Dynamics
 
 PAGE = Path(__file__).parent / "pages" / "api.md"
 GROUPS = {
     "Samplers": ["sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv"],
+    "Samplers of probabilities": ["scir", "scircv", "sgrld"],
+    "Several samplers in one chain": [
+        "mixed",
+        "SCIR",
+        "SGRLD",
+        "SGLD",
+        "SGHMC",
+        "SGNHT",
+        "Gibbs",
+    ],
+    "Topic models": [
+        "fit_lda",
+        "TopicModel",
+        "TopicModel.top_words",
+        "TopicModel.topics",
+        "TopicModel.perplexity",
+        "TopicModel.perplexities",
+    ],
     "Step by step": ["step", "run", "get_params", "Sampler"],
     "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
     "Step sizes": ["decay"],
     "Data sets": ["get_dataset", "list_datasets"],
+    "Random numbers in functions of a key": [
+        "random.uniforms",
+        "random.normals",
+        "random.gammas",
+    ],
+    "Exact moments": [
+        "moments.cir_moments",
+        "moments.scir_moments",
+        "moments.scircv_moments",
+        "moments.sgrld_moments",
+        "moments.a_hat_variance",
+        "moments.a_hat_distribution",
+    ],
     "What can be raised": ["ChainDiverged", "ModeNotFound"],
 }
 
@@ -67,7 +99,7 @@ def entry(name: str, thing: Any) -> str:
 
 def called(thing: Any) -> bool:
     """Whether users call it."""
-    return not inspect.isclass(thing) or thing is sgmcmc.decay
+    return not inspect.isclass(thing) or issubclass(thing, (Dynamics, sgmcmc.decay))
 
 
 def signature(name: str, thing: Any) -> str:
@@ -78,7 +110,8 @@ def signature(name: str, thing: Any) -> str:
             lines, starred = [*lines, "*"], True
         if p.name != "self":
             lines.append(p.name if p.default is p.empty else f"{p.name}={p.default!r}")
-    start = f"sgmcmc.{name}" if "." not in name else name.lower()
+    of_object = name.split(".")[0] in ("Draws", "TopicModel")
+    start = name.lower() if of_object else f"sgmcmc.{name}"
     inside = ", ".join(lines)
     if len(start) + len(inside) < 98:
         return f"{start}({inside})"

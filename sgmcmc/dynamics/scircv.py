@@ -28,8 +28,9 @@ class SCIRCV(SCIR):
     As `scir`, whose notation it has, but where the parameter a of the posterior is known from all
     data, noise in its estimate â is met by b̂ = (â − 1)/(a − 1), which pulls θ back as much harder:
     the mode (â − 1)/b̂ stays in its place. Where counts depend on ω, as in mixtures, a and the â of
-    b̂ are those of a former point of the chain, on the same rows; but with a function `counts`, they
-    are too dear for that, and between estimates of a the draws vary less than the posterior. The alternative form is, with c = (1 − exp(−b̂h))/b̂,
+    b̂ are those of a former point of the chain, on the same rows; with a function `counts` they are
+    too dear for that, and between two estimates of a the draws vary less than the posterior. The
+    alternative form is, with c = (1 − exp(−b̂h))/b̂,
 
         K ~ Poisson(θ exp(−b̂h)/c)
         θ ← c Gamma(â + K, 1)

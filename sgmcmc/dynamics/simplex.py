@@ -37,9 +37,9 @@ class Simplex(Dynamics):
         checks.optional_function,
         "A function of (params, data, key) that returns, by parameter, the expected counts of its "
         "categories summed over the rows of `data`, in place of those by differentiation: for "
-        "models that draw their latent variables. `key` is for the functions of `sgmcmc.random`, or "
-        "a seed for those of `tf.random.stateless_*`, much slower when compiled. `log_lik` may then "
-        "be None, and no log posterior is recorded.",
+        "models that draw their latent variables. `key` is for the functions of `sgmcmc.random`, "
+        "or a seed for those of `tf.random.stateless_*`, much slower when compiled. `log_lik` may "
+        "then be None, and no log posterior is recorded.",
     )
     positive: tuple[str, ...] = checks.tunable(
         (),
