@@ -548,8 +548,9 @@ def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
             raise ValueError(f"counts[{path!r}] must be finite and not negative, not {x.min():g}")
 
     try:
-        evaluate = tf.function(data, autograph=False)
-        found = tree.map(lambda x: x.numpy(), evaluate(*tensors((params, rows))).gradient)
+        arguments = tensors((params, rows))
+        evaluate = tf.function(data, autograph=False).get_concrete_function(*arguments)
+        found = tree.map(lambda x: x.numpy(), evaluate(*arguments).gradient)
     except tf.errors.OpError as error:
         raise ValueError(f"log_lik raised {summary(error)}") from error
     for each in zip(tree.names(params), tree.leaves(found), tree.leaves(space)):

@@ -23,7 +23,7 @@ from .random import folded
 LOGARITHMIC = "simplex", "positive"
 ROUNDING = 1e-4  # the part of all counts by which one may be below 0
 FAR = 10  # standard deviations
-GROUPS = 64  # of rows, at least, from which the variance of counts is estimated
+GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated
 
 
 class Evaluation(NamedTuple):
@@ -329,7 +329,7 @@ class Counted(Gradient):
         m = self.refresh_size or N
         rng = stream(feeder.seed, RENEWAL, iteration)
         index = rng.permutation(without_replacement(rng, N, m, 1)[0])
-        size = max(1, min(n, m // GROUPS))
+        size = max(1, min(n, m // (FEW_GROUPS if model.keyed else GROUPS)))
         groups, total, squares = m // size, 0.0, 0.0
         for i in range(0, m, size):
             some = np.sort(index[i : i + size])
@@ -342,7 +342,8 @@ class Counted(Gradient):
             total += counts
         with np.errstate(invalid="ignore", divide="ignore"):
             of_a_row = (squares / groups - mean**2) * groups / (groups - 1) / size
-        a = laid_out(each_chain(model.prior, theta).gradient) + N / m * total
+        alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
+        a = laid_out(tree.map(lambda x: x[None], alpha)) + N / m * total
         variance = N * (N - n) / n * of_a_row
         helps = (a > 1) & (variance <= (a - 1) ** 2)
         limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)

@@ -47,6 +47,12 @@ def size(nest: Any) -> int:
     return sum(math.prod(x.shape) for x in leaves(nest))
 
 
+def flat(nest: Any) -> tf.Tensor:
+    """The numbers of each chain laid end to end: what `split` cuts."""
+    parts = [tf.reshape(x, (x.shape[0], math.prod(x.shape[1:]))) for x in leaves(nest)]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
+
+
 def split(flat: tf.Tensor, like: Any) -> Any:
     """Cut (chains, total size) into the shapes of `like`, whose first axis is the chains."""
     shapes = [x.shape for x in leaves(like)]

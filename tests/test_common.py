@@ -91,7 +91,10 @@ def regression():
     }
 
 
-@pytest.fixture(params=SAMPLERS)
+LONG = {"sghmccv", "sgnhtcv", "scircv", "sgrld"}  # others have each of their parts
+
+
+@pytest.fixture(params=[slow(name) if name in LONG else name for name in SAMPLERS])
 def name(request):
     return request.param
 

@@ -157,6 +157,7 @@ def fits():
     return phi, test, fit("scir", 0.1), fit("scircv", 0.1), fit("sgrld", 0.01)
 
 
+@pytest.mark.slow
 def test_perplexity_near_that_of_the_truth(fits):
     """The design page has 64.0 where the truth has 63.07."""
     phi, test, scir, scircv, sgrld = fits
@@ -167,6 +168,7 @@ def test_perplexity_near_that_of_the_truth(fits):
     assert found["sgrld"] > found["scir"]
 
 
+@pytest.mark.slow
 def test_topics_of_new_documents(fits, seed):
     phi, _, scir, _, _ = fits
     rng = np.random.default_rng(seed)
@@ -181,6 +183,7 @@ def test_topics_of_new_documents(fits, seed):
         assert words[0] in np.argsort(-phi[j])[:3]
 
 
+@pytest.mark.slow
 def test_same_seed_same_topics():
     _, documents = synthetic(np.random.default_rng(1), 60)
     one, same, other = (

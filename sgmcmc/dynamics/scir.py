@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import tree
-from ..cir import USES, log_gamma_poisson
+from ..cir import log_gamma_poisson
 from .simplex import Simplex
 
 
@@ -18,9 +18,14 @@ class Logs(NamedTuple):
     log_theta: Any
 
 
-def uses(nest: Any) -> Any:
-    """Where the random numbers of each parameter begin."""
-    return tree.pack(nest, [i * USES for i in range(len(tree.leaves(nest)))])
+def transition(log_theta: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> Any:
+    """K ~ Poisson(θ · stay / scale), θ ← scale · Gamma(shape + K); all but shape by logarithms.
+
+    All parameters at once, as this is much to compile.
+    """
+    log_rate = tree.map(lambda x, stay, scale: x + stay - scale, log_theta, stay, scale)
+    drawn = log_gamma_poisson(tree.flat(log_rate), tree.flat(shape), key)
+    return tree.map(tf.add, tree.split(drawn, log_theta), scale)
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,16 @@ class SCIR(Simplex):
         θ ← (1 − e⁻ʰ) Gamma(â + K, 1)
 
     and ω = θ / Σθ along the last axis; other axes are independent vectors of probabilities. This is
-    the exact transition of a process with stationary law Gamma(â, 1): the step size makes no error
-    of its own, and probabilities may be as close to zero as they like. What noise in â adds to the
-    variance of θ is (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â: `scir_moments`.
+    the exact transition of a process with stationary law Gamma(â, 1): for observed categories the
+    step size makes no error of its own, and probabilities may be as close to zero as they like.
+    Noise in â adds (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â to the variance of θ: `moments.scir_moments`.
 
     The counts are ω ∂log_lik/∂ω (Fisher's identity), for any likelihood that is written in ω as
     free positive numbers: for observed categories Σ log ω_z, for a mixture Σ log Σ ω_k p_k(x),
     where they are the responsibilities. A likelihood that is normalised inside, such as one of
-    ω/Σω, has negative counts, and is refused.
+    ω/Σω, has negative counts, and is refused. As responsibilities stand still during a step, large
+    steps make the variance too small: where the share γ of the information is missing by
+    (1 + e⁻ʰ)/(1 + e⁻ʰ + (1 − e⁻ʰ)γ). Categories that a function `counts` draws make no such error.
 
     Baker, Fearnhead, Fox and Nemeth (2018), Large-scale stochastic sampling from the probability
     simplex, NeurIPS, (2.3); Baker (2018), thesis, chapter 5.
@@ -51,11 +58,9 @@ class SCIR(Simplex):
         return Logs(tree.map(tf.math.log, theta))
 
     def update(self, chain: Logs, shape: Any, key: tf.Tensor, h: Any) -> Logs:
-        def move(log_theta: tf.Tensor, a: tf.Tensor, h: tf.Tensor, use: int) -> tf.Tensor:
-            log_scale = tf.math.log(-tf.math.expm1(-h))
-            return log_scale + log_gamma_poisson(log_theta - h - log_scale, a, key, use)
-
-        return Logs(tree.map(move, chain.log_theta, shape, h, uses(shape)))
+        stay = tree.map(tf.negative, h)
+        scale = tree.map(lambda h: tf.math.log(-tf.math.expm1(-h)), h)
+        return Logs(transition(chain.log_theta, shape, stay, scale, key))
 
     def logs(self, chain: Logs) -> Any:
         """Logarithms of ω, and log θ of what is only positive."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import checks, tree
-from ..cir import log_gamma_poisson
-from .scir import SCIR, uses
+from .scir import SCIR, transition
 
 SMALL = 1e-4  # |b̂h| below which (1 − exp(−b̂h)) / b̂ is h(1 − b̂h/2) to rounding
 
@@ -67,34 +66,29 @@ class SCIRCV(SCIR):
         near = tree.map(lambda x, most: x < tf.math.log(most), chain.log_theta, limit)
         b = tree.map(lambda near, b: tf.where(near, b, tf.ones_like(b)), near, b)
 
-        def move(
-            log_theta: tf.Tensor, a: tf.Tensor, b: tf.Tensor, h: tf.Tensor, use: int
-        ) -> tf.Tensor:
-            log_scale, log_stay = alternative(b, h)
-            if self.form == "main":
-                log_scale, log_stay = tree.map(
-                    lambda x, y: tf.where(b > 0, x, y), main(b, h), (log_scale, log_stay)
-                )
-            return log_scale + log_gamma_poisson(log_theta + log_stay - log_scale, a, key, use)
+        stay, scale = tree.map(lambda b, h: -b * h, b, h), tree.map(alternative, b, h)
+        if self.form == "main":
+            stay = tree.map(lambda b, h, x: tf.where(b > 0, -h, x), b, h, stay)
+            scale = tree.map(lambda b, h, x: tf.where(b > 0, main(b, h), x), b, h, scale)
 
         def share(near: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
             return tf.reduce_mean(tf.cast(near, x.dtype), axis=list(range(1, x.shape.rank)))
 
-        log_theta = tree.map(move, chain.log_theta, a, b, h, uses(a))
+        log_theta = transition(chain.log_theta, a, stay, scale, key)
         return Controlled(log_theta, tree.map(share, near, log_theta))
 
     def report(self, chain: Controlled, h: Any) -> dict[str, Any]:
         return {**super().report(chain, h), "control_variates": chain.share}
 
 
-def alternative(b: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The logarithms of the scale c, and of how much of θ stays, exp(−b̂h)."""
+def alternative(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+    """The logarithm of the scale c = (1 − exp(−b̂h))/b̂."""
     near = tf.abs(b * h) < SMALL
     away = tf.where(near, tf.ones_like(b), b)
     c = tf.where(near, h * (1 - b * h / 2), -tf.math.expm1(-away * h) / away)
-    return tf.math.log(c), -b * h
+    return tf.math.log(c)
 
 
-def main(b: tf.Tensor, h: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The logarithms of the scale (1 − e⁻ʰ)/b̂, and of how much of θ stays, e⁻ʰ."""
-    return tf.math.log(-tf.math.expm1(-h)) - tf.math.log(b), -h + tf.zeros_like(b)
+def main(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+    """The logarithm of the scale (1 − e⁻ʰ)/b̂."""
+    return tf.math.log(-tf.math.expm1(-h)) - tf.math.log(b)
