@@ -61,20 +61,25 @@ def posterior(
     dynamics = dynamics or Dynamics()
     data = differentiated(log_lik or (lambda params, rows: 0.0), dynamics)
     counters = [each.call for each in dynamics.functions() if each.counts]
-    prior = None
-    if log_prior is not None or not is_flat(dynamics):
-        prior = differentiated(
-            lambda params: dynamics.log_prior(params) + (log_prior(params) if log_prior else 0.0),
-            dynamics,
-        )
+    prior = None if log_prior is None else differentiated(log_prior, dynamics)
+    prior = with_own(prior, dynamics)
     if not counters:
         return Posterior(data, prior)
     return Posterior(counted(data, counters), prior, True, log_lik is not None)
 
 
-def is_flat(dynamics: Dynamics) -> bool:
-    """Whether a sampler has no prior of its own."""
-    return type(dynamics).log_prior is Dynamics.log_prior
+def with_own(
+    prior: Callable[[Any], Evaluation] | None, dynamics: Dynamics
+) -> Callable[[Any], Evaluation] | None:
+    """The user's prior, and with it that which is an argument of the sampler."""
+    if type(dynamics).prior is Dynamics.prior:
+        return prior
+
+    def evaluate(params: Any) -> Evaluation:
+        own = Evaluation(*dynamics.prior(tree.map(above_zero, params, dynamics.space(params))))
+        return own if prior is None else tree.map(tf.add, prior(params), own)
+
+    return evaluate
 
 
 def differentiated(log_density: Callable, dynamics: Dynamics) -> Callable[..., Evaluation]:

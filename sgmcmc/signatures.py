@@ -125,6 +125,7 @@ def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
             textwrap.fill(f.metadata["doc"], 92), "    "
         )
     what, _, equation = inspect.getdoc(dynamics).partition("\n")
+    equation = re.split(r"\n\n\S+\n---", equation)[0]
     title = what.rstrip(".") + estimator.suffix
     if has_run:
         ending = "\n\n".join(section(run, s) for s in ("Returns", "Raises"))

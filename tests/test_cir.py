@@ -137,7 +137,7 @@ def numpy_sampler(fault):
         ("identity", 0.7, 20, False),
         ("all the degrees", 1, 20, True),
         ("not raised", 0.7, 0.2, True),
-        ("truncated", 0.7, 2, True),
+        ("truncated", 0.7, 4, True),
     ],
 )
 def test_negative_controls(seed, fault, shape, rate, seen):

@@ -45,9 +45,9 @@ class Dynamics:
         """Where each parameter lives: "real", on the "simplex", "positive", or "any"."""
         return tree.map(lambda _: "real", params)
 
-    def log_prior(self, params: Any) -> Any:
-        """The logarithm of the part of the prior that is the sampler's own argument."""
-        return 0.0
+    def prior(self, params: Any) -> tuple[Any, Any] | None:
+        """The part of the log prior that is the sampler's own argument, and its gradient."""
+        return None
 
     def free(self, params: Any) -> Collection[str]:
         """Names of parameters on which the model need not depend."""

@@ -104,8 +104,12 @@ class Mixed(Dynamics):
     def space(self, params: Any) -> Any:
         return only(self.of_each(lambda block, p: block.space(p), params))
 
-    def log_prior(self, params: Any) -> Any:
-        return sum(self.of_each(lambda block, p: block.log_prior(p), params).values())
+    def prior(self, params: Any) -> tuple[Any, Any] | None:
+        value, gradient = 0.0, tree.map(tf.zeros_like, params)
+        for own in self.of_each(lambda block, p: block.prior(p), params).values():
+            if own:
+                value, gradient = value + own[0], {**gradient, **own[1]}
+        return value, gradient
 
     def free(self, params: Any) -> Collection[str]:
         return [k for each in self.of_each(lambda b, p: b.free(p), params).values() for k in each]

@@ -52,6 +52,11 @@ class SCIR(Simplex):
 
     Baker, Fearnhead, Fox and Nemeth (2018), Large-scale stochastic sampling from the probability
     simplex, NeurIPS, (2.3); Baker (2018), thesis, chapter 5.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> block = sgmcmc.SCIR(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Logs:

@@ -50,6 +50,11 @@ class SGHMC(Dynamics):
 
     Chen, Fox and Guestrin (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML;
     Baker (2018), thesis, section 4.3.2.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> block = sgmcmc.SGHMC(alpha=0.1, L=3)  # of a sampler that `mixed` makes
     """
 
     example = "stepsize=1e-7, alpha=0.1"

@@ -24,6 +24,11 @@ class SGLD(Dynamics):
 
     Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML;
     Baker (2018), thesis, section 4.3.1.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> block = sgmcmc.SGLD()  # of a sampler that `mixed` makes
     """
 
     def update(self, chain: Chain, gradient: Any, noise: tf.Tensor, h: Any) -> Chain:

@@ -43,6 +43,11 @@ class SGNHT(Dynamics):
 
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> block = sgmcmc.SGNHT(a=0.1)  # of a sampler that `mixed` makes
     """
 
     example = "stepsize=1e-7, a=0.1"

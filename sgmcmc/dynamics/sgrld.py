@@ -30,6 +30,11 @@ class SGRLD(Simplex):
 
     Patterson and Teh (2013), Stochastic gradient Riemannian Langevin dynamics on the probability
     simplex, NIPS; Baker et al. (2018), section 1.3, of which this is the expanded-mean version.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> block = sgmcmc.SGRLD(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
     example = "stepsize=1e-4, alpha=0.1"

@@ -60,17 +60,15 @@ class Simplex(Dynamics):
             for k, v in params.items()
         }
 
-    def log_prior(self, params: Any) -> Any:
-        """Σ α log ω, the density of log ω; for positive numbers Σ (α log θ − θ).
-
-        Its derivative by the logarithm is to be α: −θ belongs to the process.
-        """
+    def prior(self, params: Any) -> tuple[Any, Any]:
+        """Σ α log ω, the density of log ω, or Σ (α log θ − θ); and α, as −θ is the process's."""
 
         def density(x: tf.Tensor, alpha: Any, space: str) -> tf.Tensor:
             value = alpha * tf.math.log(x)
-            return tf.reduce_sum(value - tf.stop_gradient(x) if space == "positive" else value)
+            return tf.reduce_sum(value - x if space == "positive" else value)
 
-        return tf.add_n(tree.leaves(tree.map(density, params, self.alpha, self.space(params))))
+        each = tree.map(density, params, self.alpha, self.space(params))
+        return tf.add_n(tree.leaves(each)), tree.map(tf.convert_to_tensor, self.alpha)
 
     def free(self, params: Any) -> Collection[str]:
         return params if self.counts else ()

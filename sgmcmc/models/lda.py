@@ -41,6 +41,17 @@ class TopicModel:
         The prior of the proportions of topics in a document.
     n_burn_in, n_samples : int
         Sweeps of Gibbs sampling over the topics of a document.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc
+    >>> phi = np.array([[[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]]], "float32")  # one draw, two topics
+    >>> draws = sgmcmc.Draws({"phi": phi}, {}, {"sampler": "by hand"})
+    >>> model = sgmcmc.TopicModel(draws, np.array(["apple", "pear", "saw", "nail"]), 0.1, 20, 40)
+    >>> model.top_words(2)
+    [['apple', 'pear'], ['saw', 'nail']]
+    >>> model.topics([[6, 4, 0, 0], [1, 0, 0, 9]]).astype(float).round(1).tolist()
+    [[1.0, 0.0], [0.1, 0.9]]
     """
 
     draws: Draws
@@ -213,18 +224,24 @@ def fit_lda(
         Prior of the words in a topic. By default 0.5, for "sgrld" 0.01.
     minibatch_size : int or float
         Documents a minibatch.
-    n_iters, burn_in, thin : int
-        Iterations that count, those before, and in how many one draw of the topics is kept. One
-        draw is n_topics × words numbers.
-    n_burn_in, n_samples : int
-        Sweeps of Gibbs sampling over a minibatch in each iteration, before and during the average
-        of counts. The default, shorter than the 200 sweeps of the papers, is enough once topics
-        have formed; raise both where documents are long and topics alike.
+    n_iters : int
+        Iterations that count, after `burn_in`.
+    burn_in : int
+        Iterations before those that count.
+    thin : int
+        In how many iterations one draw of the topics is kept, which is n_topics × words numbers.
+    n_burn_in : int
+        Sweeps of Gibbs sampling over a minibatch in each iteration, before counts are averaged.
+    n_samples : int
+        Sweeps over which they are. The defaults, fewer than the 200 sweeps of the papers, are
+        enough: what they leave of noise is little beside that of minibatches.
     start : array of (n_topics, words), optional
         Where the topics start. By default each is like a few random documents.
-    refresh_every, refresh_size : int, optional
-        For "scircv": after how many iterations, and on how many documents, the parameters of the
-        posterior are estimated anew. By default 100, and 10 minibatches.
+    refresh_every : int, optional
+        For "scircv": after how many iterations the parameters of the posterior are estimated anew.
+        By default 100.
+    refresh_size : int, optional
+        For "scircv": on how many documents. By default 10 minibatches.
     seed : int, optional
         Fixes every random number: same seed, same draws.
     verbose : bool

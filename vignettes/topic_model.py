@@ -1,0 +1,122 @@
+# %% [markdown]
+# # Topics: 3,430 blog posts
+#
+# Latent Dirichlet allocation describes each document by a few topics, and each topic by the words
+# that it likes. Almost all words are improbable in almost all topics: thousands of probabilities
+# that are nearly zero, which is what `scir` was made for. Here we find the topics of the posts of a
+# political blog in 2004, see how well they predict words that were held out, and compare the
+# samplers.
+
+# %%
+import os
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import sgmcmc
+
+QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
+n_topics, n_iters, seeds = (5, 20, 2) if QUICK else (50, 1000, 5)
+
+kos = sgmcmc.get_dataset("kos")
+counts, vocab = kos["counts"], kos["vocab"]
+if QUICK:
+    counts = counts[:200]
+order = np.random.default_rng(1).permutation(counts.shape[0])
+held_out, train = counts[order[::10]], counts[np.delete(order, np.s_[::10])]
+print(f"{train.shape[0]:,} documents to learn from, {held_out.shape[0]} held out")
+print(f"{counts.shape[1]:,} words, {counts.sum():,} tokens")
+
+# %% [markdown]
+# The counts are a sparse matrix of SciPy, a row for each document. `fit_lda` also takes NumPy arrays,
+# and the names of files in the format of UCI's bags of words or of LDA-C.
+#
+# ## One line
+#
+# In each iteration, the topics of all tokens in 50 documents are drawn by Gibbs sampling, in
+# compiled code, and their expected counts move the topics. One draw of the topics in 50 is kept: it
+# has 50 × 6,906 numbers.
+
+
+# %%
+def fit(sampler, seed, stepsize):
+    return sgmcmc.fit_lda(
+        train,
+        vocab,
+        n_topics,
+        sampler,
+        stepsize=stepsize,
+        beta=0.1,
+        n_iters=n_iters,
+        thin=n_iters // 20,
+        seed=seed,
+        verbose=False,
+    )
+
+
+steps = {
+    "scir": sgmcmc.decay(0.5, 10, 0.5),
+    "scircv": sgmcmc.decay(0.5, 10, 0.5),
+    "sgrld": sgmcmc.decay(0.01, 1000, 0.6),
+}
+models = {
+    name: [fit(name, seed, stepsize) for seed in range(seeds)] for name, stepsize in steps.items()
+}
+model = models["scir"][0]
+print(model)
+
+# %% [markdown]
+# ## Do the topics make sense?
+#
+# The most probable words of the topics that these documents have most of. Candidates and their
+# parties, the war, polls, the courts: a reader of 2004 would know what the posts are about.
+
+# %%
+proportions = model.topics(train)
+common = np.argsort(-proportions.mean(axis=0))[:12]
+top = model.top_words(8)
+for k in common:
+    print(f"{proportions[:, k].mean():5.1%}  {' '.join(top[k])}")
+
+# %% [markdown]
+# `model.topics` gives the expected proportions of topics in any documents, new ones among them. Here
+# is one that was not used to fit, by its most frequent words and its largest topics.
+
+# %%
+new = held_out[[0]]
+words = np.argsort(-new.toarray()[0])[:10]
+print("words: ", " ".join(vocab[words]))
+shares = model.topics(new)[0]
+for k in np.argsort(-shares)[:3]:
+    print(f"{shares[k]:5.1%}  {' '.join(top[k])}")
+
+# %% [markdown]
+# ## How well do they predict?
+#
+# Of each held-out document half of the tokens are shown to the model, which then predicts the rest:
+# perplexity is exp(−mean log p), what the number of equally probable words would be. Probabilities are
+# averaged over draws before the logarithm is taken. The curves are of five seeds for each sampler, by
+# the draws so far; the first half of the draws is then left out.
+
+
+# %%
+def later(model):
+    """The model without the first half of its draws."""
+    phi = model.draws["phi"]
+    draws = sgmcmc.Draws({"phi": phi[len(phi) // 2 :]}, {}, model.draws.settings)
+    return sgmcmc.TopicModel(draws, model.vocab, model.alpha, model.n_burn_in, model.n_samples)
+
+
+fig, axes = plt.subplots(figsize=(7, 4.5))
+thin = n_iters // 20
+for (name, fits), colour in zip(models.items(), ("tab:blue", "tab:green", "tab:red")):
+    for i, each in enumerate(fits):
+        curve = each.perplexities(held_out)
+        iterations = thin * np.arange(1, len(curve) + 1)
+        axes.plot(iterations, curve, color=colour, lw=1, label=None if i else f"`{name}`".strip("`"))
+    final = [later(each).perplexity(held_out) for each in fits]
+    print(f"{name:7s} later half: {np.mean(final):,.0f}, from {min(final):,.0f} to {max(final):,.0f}")
+axes.set(xlabel="iteration, each of 50 documents", ylabel="perplexity of held-out words")
+axes.set_title("Lower is better: five seeds each")
+axes.legend()
+fig.tight_layout()
