@@ -1,4 +1,4 @@
-"""`python -m benchmarks peers|scaling|memory|first-call [--quick]`."""
+"""`python -m benchmarks peers|scaling|memory|first-call|simplex [--quick]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .problems import PROBLEMS
 from .race import ROOT, machine, say
 
 RESULTS = ROOT / "benchmarks" / "results"
-NAMES = ("peers", "scaling", "memory", "first-call")
+NAMES = ("peers", "scaling", "memory", "first-call", "simplex")
 
 
 def main() -> None:

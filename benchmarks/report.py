@@ -177,11 +177,75 @@ def scaling(result: dict) -> str:
     return f"{where(result)}\n\n{table}\n\n{grid(head, errors)}"
 
 
+def simplex(result: dict) -> str:
+    """Transitions, expected counts and perplexities, with the ratios of the targets."""
+    rows = [
+        [
+            name,
+            *(with_spread(found[who], 1e6) for who in ("sgmcmc", "NumPy")),
+            *held(found["sgmcmc"]["median"] / found["NumPy"]["median"], found["at most"]),
+        ]
+        for name, found in result["transition"].items()
+    ]
+    head = ["components, µs a transition", "sgmcmc", "NumPy", "ratio", "at most", "holds"]
+    parts = [where(result), grid(head, rows)]
+    if "expectations" in result:
+        parts.append(expectations(result["expectations"]))
+    if "perplexity" in result:
+        parts.append(perplexity(result["perplexity"]))
+    parts.append(", ".join(f"{name} {version}" for name, version in result["versions"].items()))
+    return "\n\n".join(parts)
+
+
+def expectations(found: dict) -> str:
+    """Milliseconds and errors beside those of the C loop."""
+    most = {"sgmcmc | 100 + 100 sweeps": 2.5, "sgmcmc | 20 + 40 sweeps": 0.9}
+    limit = found["C loop | 100 + 100 sweeps"]["seconds"]["median"]
+    rows = [
+        [
+            *key.split(" | "),
+            with_spread(x["seconds"], 1e3),
+            f"{number(x['error'])} ±{100 * x['error of error']:.0f} %",
+            *held(x["seconds"]["median"] / limit, most.get(key)),
+        ]
+        for key, x in found.items()
+    ]
+    head = ["", "", "ms a minibatch", "RMS error", "÷ C loop, 100 + 100", "at most", "holds"]
+    return grid(head, rows)
+
+
+def perplexity(found: dict) -> str:
+    """Perplexities beside that of the collapsed sampler; the target is for the best of ours."""
+    (_, reference), *ours = found.items()
+    best = min(ours, key=lambda item: item[1]["perplexity"])[0]
+    rows = [
+        [
+            name,
+            f"{x['draws']}",
+            number(x["seconds"]),
+            f"{x['perplexity']:,.1f}",
+            *held(x["perplexity"] / reference["perplexity"], 1.03 if name == best else None),
+        ]
+        for name, x in found.items()
+    ]
+    head = ["", "draws", "seconds", "perplexity", "÷ collapsed", "at most", "holds"]
+    settings = "\n".join(f"- {name}: `{x['settings']}`" for name, x in found.items())
+    return f"{grid(head, rows)}\n\n{settings}"
+
+
+def held(ratio: float, most: float | None) -> list[str]:
+    """A ratio, its target if there is one, and whether it holds."""
+    if most is None:
+        return [f"{ratio:.3f}", "", ""]
+    return [f"{ratio:.3f}", f"{most}", "yes" if ratio <= most else "no"]
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "peers": peers,
     "scaling": scaling,
     "memory": memory,
     "first-call": first_call,
+    "simplex": simplex,
 }
 
 

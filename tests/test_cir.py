@@ -16,6 +16,7 @@ from scipy import optimize, special, stats
 
 from sgmcmc import cir, random
 
+from . import slow
 from .ztest import POWER, z_score
 
 ALARM = 6.5
@@ -90,7 +91,7 @@ def law(draw, seed, shape, rate):
     return worst(log_g, shape, float(np.exp(log_of(rate).astype(float))))
 
 
-@pytest.mark.parametrize(("dtype", "shapes"), [(tf.float32, SHAPES), (tf.float64, SHAPES[2:4])])
+@pytest.mark.parametrize(("dtype", "shapes"), [(tf.float32, SHAPES), slow(tf.float64, SHAPES[2:4])])
 def test_law(seed, dtype, shapes):
     draw = compiled(dtype)
     for i, shape in enumerate(shapes):
@@ -154,6 +155,7 @@ def test_rejection_is_needed(seed, monkeypatch):
     assert law(compiled(), seed, 1.0, 0.2) > ALARM
 
 
+@pytest.mark.slow
 def test_other_use_other_draw(seed):
     """Other uses, keys and elements are uncorrelated; the same use and key give the same."""
 
@@ -177,7 +179,7 @@ def mixed(seed, *size):
     return tf.constant(log_rate), tf.constant(10 ** rng.uniform(-4, 7, size), tf.float32)
 
 
-@pytest.mark.parametrize("size", [10, 30_001])
+@pytest.mark.parametrize("size", [10, slow(30_001)])
 def test_finite_and_same_without_xla(seed, size):
     arguments = *mixed(seed, size), some_keys(seed)
     one, other = (
@@ -190,7 +192,7 @@ def test_finite_and_same_without_xla(seed, size):
     assert (~np.isclose(one, other, rtol=1e-4, atol=1e-4)).sum() < 5
 
 
-@pytest.mark.parametrize("size", [(10,), (3, 700)])
+@pytest.mark.parametrize("size", [(10,), slow((3, 700))])
 def test_chains_alone(seed, size):
     log_rate, shape = mixed(seed, 4, *size)
     keys = some_keys(seed, 4)
@@ -212,6 +214,7 @@ def test_nan_shape(seed, jit):
     np.testing.assert_array_equal(np.isnan(log_g), invalid)
 
 
+@pytest.mark.slow
 def test_in_a_loop(seed):
     """A compiled chain of transitions has the Gamma law that it should keep."""
     h, shape = 0.7, np.float32(0.3)

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sgmcmc.models import gibbs
 
+from . import slow
 from .ztest import assert_mean, assert_rejected
 
 PHI = np.array([[0.5, 0.2, 0.2, 0.1], [0.1, 0.5, 0.1, 0.3], [0.1, 0.1, 0.3, 0.5]], np.float32)
@@ -68,7 +69,7 @@ def replicated(counts=DOCUMENT, room=SEVERAL_PASSES, **options):
 
 @pytest.mark.parametrize(
     ("counts", "compiled"),
-    [(DOCUMENT, program), (np.array([1, 4, 1, 2]), program), (DOCUMENT, in_graph)],
+    [(DOCUMENT, program), (np.array([1, 4, 1, 2]), program), slow(DOCUMENT, in_graph)],
     ids=["xla", "xla, longer", "graph"],
 )
 def test_counts_have_the_exact_expectation(counts, compiled):

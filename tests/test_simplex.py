@@ -55,7 +55,7 @@ def assert_moments(theta, mean, variance):
 
 
 CASES = [
-    ("scir", {}),
+    slow("scir", {}),
     ("scircv", {}),
     slow("scircv", {"form": "main"}),
     slow("sgrld", {}),
@@ -205,7 +205,7 @@ def test_blocks_have_their_posteriors(block, h, seed):
         assert_mean((mu[:, j] - mean) ** 2, wide / precision, detect=0.5)
 
 
-@pytest.mark.parametrize("shape", [2.0, pytest.param(3.0, id="control")])
+@pytest.mark.parametrize("shape", [2.0, slow(3.0)])
 def test_a_gibbs_step_has_its_posterior(shape, seed):
     """A mean with prior N(0, 1/tau), tau ~ Gamma(2, 1); the control draws from another."""
     rng = np.random.default_rng(seed)
