@@ -32,7 +32,7 @@ LONG, SHORT = (100, 100), (20, 40)  # sweeps before and during the average
 FLAGS = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 
-COMMON = {"n_iters": 1000, "burn_in": 1000, "thin": 50, "minibatch_size": 100}
+COMMON = {"n_iters": 1000, "burn_in": 1000, "thin": 100, "minibatch_size": 100}
 SETTINGS: dict[str, dict[str, Any]] = {  # of `fit_lda`, by sampler
     "scir": {"stepsize": sgmcmc.decay(0.5, 10, 0.5), **COMMON},
     "scircv": {"stepsize": sgmcmc.decay(0.5, 10, 0.5), **COMMON},

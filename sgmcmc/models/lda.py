@@ -78,7 +78,9 @@ class TopicModel:
         list of lists
             Words of the vocabulary, or their numbers where there is none.
         """
-        best = np.argsort(-self.draws["phi"].mean(axis=0), axis=1)[:, : checks.whole("n", n)]
+        best = np.argsort(-self.draws["phi"].mean(axis=0), axis=1, kind="stable")[
+            :, : checks.whole("n", n)
+        ]
         return (best if self.vocab is None else self.vocab[best]).tolist()
 
     def topics(self, counts: Any, seed: int = 0) -> np.ndarray:
