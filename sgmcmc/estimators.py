@@ -335,18 +335,15 @@ class Counted(Gradient):
         rng = stream(feeder.seed, RENEWAL, iteration)
         index = rng.permutation(without_replacement(rng, N, m, 1)[0])
         size = max(1, min(n, m // (FEW_GROUPS if model.keyed else GROUPS)))
-        groups, total, squares = m // size, 0.0, 0.0
-        for i in range(0, m, size):
-            some = np.sort(index[i : i + size])
+        starts, total, squares = range(0, m, size), 0.0, 0.0
+        for start in starts:
+            some = np.sort(index[start : start + size])
             rows = tree.map(lambda x: x[None], source.subset(some).rows(0, len(some)))
             key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
             counts = laid_out(count(rows, tf.constant(key)))
-            if i < groups * size:
-                squares += counts**2
-                mean = (total + counts) / groups
-            total += counts
+            total, squares = total + counts, squares + counts**2 / len(some)
         with np.errstate(invalid="ignore", divide="ignore"):
-            of_a_row = (squares / groups - mean**2) * groups / (groups - 1) / size
+            of_a_row = (squares - total**2 / m) / (len(starts) - 1)
         alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
         a = laid_out(tree.map(lambda x: x[None], alpha)) + N / m * total
         variance = N * (N - n) / n * of_a_row

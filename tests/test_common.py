@@ -91,14 +91,7 @@ def regression():
     }
 
 
-LONG = {
-    "sgnht",
-    "sghmccv",
-    "sgnhtcv",
-    "scircv",
-    "sgrld",
-    "mixed",
-}  # parts of others
+LONG = set(SAMPLERS) - {"sgld", "sghmc", "sgldcv"}
 
 
 @pytest.fixture(params=[slow(name) if name in LONG else name for name in SAMPLERS])

@@ -114,6 +114,41 @@ def test_stationary_law_is_a_dirichlet(shape, seed):
     assert not np.isnan(draws["omega"]).any()
 
 
+def test_steps_and_runs_give_one_chain(seed):
+    def setup():
+        return sgmcmc.scir_setup(
+            *(categories, {"z": Z}, {"omega": np.full((4,), 0.25)}, 0.1, 0.1),
+            minibatch_size=10,
+            seed=seed,
+        )
+
+    whole = sgmcmc.run(setup(), 30, verbose=False)["omega"]
+    sampler, steps = setup(), []
+    for _ in range(30):
+        sgmcmc.step(sampler)
+        steps.append(sgmcmc.get_params(sampler)["omega"])
+    np.testing.assert_array_equal(whole, steps)
+
+
+@pytest.mark.parametrize(("rows", "detect"), [(1000, 1e-3), (5003, 0.25)])
+def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
+    """From single rows exactly; from some 1000 groups, with one that is smaller, to 4.5 %."""
+    monkeypatch.setattr("sgmcmc.estimators.FAR", 1.0)
+    count, batch = rows // 5, rows // 10
+    sampler = sgmcmc.scircv_setup(
+        *(categories, {"z": np.repeat([0, 1], [count, rows - count])}, {"omega": [0.5, 0.5]}),
+        *(0.1, 0.1),
+        minibatch_size=batch,
+        seed=seed,
+        dtype="float64",
+        jit=False,
+    )
+    a, limit = (x["omega"].numpy()[0, 0] for x in sampler.estimator_state[1:])
+    assert a == pytest.approx(count + 0.1)
+    variance = (limit - a - 1) ** 2 - a
+    assert variance == pytest.approx(moments.a_hat_variance(count, rows, batch), rel=detect)
+
+
 def mixture(seed=0, size=2000):
     rng = np.random.default_rng(seed)
     mu = np.array([-2.0, 0.0, 2.5])

@@ -16,7 +16,7 @@ import numpy as np
 import sgmcmc
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
-n_topics, n_iters, seeds = (5, 20, 2) if QUICK else (50, 1000, 5)
+n_topics, n_iters, seeds = (5, 20, 2) if QUICK else (50, 800, 5)
 
 kos = sgmcmc.get_dataset("kos")
 counts, vocab = kos["counts"], kos["vocab"]
@@ -34,7 +34,7 @@ print(f"{counts.shape[1]:,} words, {counts.sum():,} tokens")
 # ## One line
 #
 # In each iteration, the topics of all tokens in 50 documents are drawn by Gibbs sampling, in
-# compiled code, and their expected counts move the topics. One draw of the topics in 50 is kept: it
+# compiled code, and their expected counts move the topics. One draw of the topics in 40 is kept: it
 # has 50 × 6,906 numbers.
 
 

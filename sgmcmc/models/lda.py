@@ -267,9 +267,6 @@ def fit_lda(
     ... )
     >>> sorted(sorted(top) for top in model.top_words(2))
     [['apple', 'pear'], ['hammer', 'saw']]
-    >>> proportions = model.topics([[9, 0, 1, 0, 0, 0]])
-    >>> bool(proportions.max() > 0.8)
-    True
     """
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {list(SAMPLERS)}, not {sampler!r}")
