@@ -225,10 +225,9 @@ for case, of_case in results.items():
 # `scircv`, which is younger, is within the band or just above it from minibatches of 1 % on (5 % in
 # the dense posterior), and there its best step is 1: two draws in a row have little in common. With
 # smaller minibatches it does what `scir` does: 1 or 5 rows are too few for control variates, and
-# the sampler notices. At 1 % it is a close call: the rule is Var[â]/(a − 1)² ≤ 1, the second and
-# third category have .91, and the sampler goes by an estimate of it. In about one run of three, one
-# of them or both take plain steps, and the distance is then about .07. All ten categories of the
-# dense posterior are near .9, and some of them take plain steps.
+# the sampler notices. Its rule is Var[â]/(a − 1)² ≤ 1. At 1 % that is a close call: it is .91 for
+# the second and third category, and near 1 for all of the dense posterior, of which the one with 91
+# rows takes plain steps.
 #
 # These step sizes are the best for 1000 draws. The longer the chain, the smaller the best step.
 #
