@@ -102,6 +102,8 @@ def name(request):
 def arguments(name, **more):
     known = {"n_iters_opt": 200} if "n_iters_opt" in sampler_arguments(name) else {}
     stepsize = next(h for prefix, h in STEPSIZE.items() if name.startswith(prefix))
+    if name in ("scircv", "sgrld", "mixed"):  # which take long to compile
+        known["jit"] = False
     return {**model(name), "stepsize": stepsize, "seed": 1, **known, **more}
 
 
@@ -161,8 +163,8 @@ def test_with_and_without_xla_to_rounding(name):
     """Where draws are rejected, rounding may decide, and part chains that then meet again."""
     sampler = setup(name)
     least = 0.95 if sampler.dynamics.keyed else 1
-    without = sample(name, n_iters=300, jit=False)
-    for x, y in zip(tree.leaves(first(whole(name), 300)), tree.leaves(dict(without))):
+    other = sample(name, n_iters=300, jit=not sampler.jit)
+    for x, y in zip(tree.leaves(first(whole(name), 300)), tree.leaves(dict(other))):
         assert np.isclose(x, y, rtol=1e-4, atol=2e-4).mean() >= least
 
 
@@ -174,7 +176,7 @@ def test_rows_apart_from_their_block_to_rounding(name, n_chains, monkeypatch):
     apart = sample(name, n_iters=300, n_chains=n_chains)
     axis = 0 if n_chains is None else 1
     for x, y in zip(tree.leaves(first(whole(name, n_chains), 300, axis)), tree.leaves(dict(apart))):
-        np.testing.assert_allclose(x, y, atol=2e-4)
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=2e-4)
 
 
 def test_what_is_kept_does_not_change_the_chain(name):

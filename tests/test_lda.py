@@ -154,15 +154,15 @@ def fits():
             verbose=False,
         )
 
-    return phi, test, fit("scir", 0.1), fit("scircv", 0.1), fit("sgrld", 0.01)
+    return phi, test, fit("scir", 0.1), fit("sgrld", 0.01)
 
 
 @pytest.mark.slow
 def test_perplexity_near_that_of_the_truth(fits):
     """The design page has 64.0 where the truth has 63.07."""
-    phi, test, scir, scircv, sgrld = fits
+    phi, test, scir, sgrld = fits
     truth = true_model(phi, scir).perplexity(test)
-    found = {m.draws.settings["sampler"]: m.perplexity(test) for m in (scir, scircv, sgrld)}
+    found = {m.draws.settings["sampler"]: m.perplexity(test) for m in (scir, sgrld)}
     print(truth, found)
     assert found["scir"] <= truth * 64.0 / 63.07
     assert found["sgrld"] > found["scir"]
@@ -170,7 +170,7 @@ def test_perplexity_near_that_of_the_truth(fits):
 
 @pytest.mark.slow
 def test_topics_of_new_documents(fits, seed):
-    phi, _, scir, _, _ = fits
+    phi, _, scir, _ = fits
     rng = np.random.default_rng(seed)
     counts = np.stack([rng.multinomial(300, p / p.sum()) for p in phi.astype(float)])
     proportions = scir.topics(counts)
@@ -186,7 +186,7 @@ def test_topics_of_new_documents(fits, seed):
 @pytest.mark.slow
 def test_same_seed_same_topics():
     _, documents = synthetic(np.random.default_rng(1), 60)
-    one, same, other = (
+    one, same = (
         sgmcmc.fit_lda(
             *(documents, None, 3),
             minibatch_size=10,
@@ -196,8 +196,7 @@ def test_same_seed_same_topics():
             n_samples=2,
             verbose=False,
         ).draws["phi"]
-        for seed in (1, 1, 2)
+        for seed in (1, 1)
     )
     assert one.shape == (2, 3, W)
     np.testing.assert_array_equal(one, same)
-    assert (one != other).mean() > 0.5

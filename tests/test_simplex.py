@@ -182,9 +182,9 @@ def test_weights_of_a_mixture(name, seed):
     draws = getattr(sgmcmc, name)(
         *(log_lik, {"density": density}, {"omega": np.full(3, 1 / 3)}, 0.05, 1.0),
         minibatch_size=1000,
-        n_iters=10_000,
+        n_iters=6000,
         burn_in=1000,
-        n_chains=12,
+        n_chains=8,
         seed=seed,
         **dict(verbose=False, **more),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,8 @@ class TopicModel:
         """E π of each document, for each draw of the topics."""
         phis = self.draws["phi"]
         n = min(BATCH, len(documents))
-        expect = topic_counts(room(documents.lengths, n), self)
+        sweeps = self.n_burn_in, self.n_samples
+        expect = topic_counts(room(documents.lengths, n), self.alpha, *sweeps)
         rows = documents.rows()
         keys = stream(seed, TOPICS).bit_generator
         for phi in phis:
@@ -167,13 +169,16 @@ class TopicModel:
             yield counts / counts.sum(axis=1, keepdims=True)
 
 
-def topic_counts(space: Room, model: TopicModel) -> Callable[..., tf.Tensor]:
+@lru_cache
+def topic_counts(
+    space: Room, alpha: float, n_burn_in: int, n_samples: int
+) -> Callable[..., tf.Tensor]:
     """The expected numbers of tokens of each topic in some documents, compiled."""
 
     @tf.function(jit_compile=True, autograph=False)
     def expect(phi: tf.Tensor, words: tf.Tensor, counts: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-        sweeps = model.n_burn_in, model.n_samples
-        return expected_counts(phi, words, counts, model.alpha, key, space, *sweeps).documents
+        sweeps = n_burn_in, n_samples
+        return expected_counts(phi, words, counts, alpha, key, space, *sweeps).documents
 
     return expect
 
