@@ -531,21 +531,23 @@ def matching(label: str, x: Any, like: np.ndarray) -> None:
         raise ValueError(f"{label} must return an array of shape {like.shape}, not {shape}")
 
 
-def counts(data: Callable, params: Any, rows: Any, space: Any) -> Any:
-    """The statistic at `params` of some rows, once its counts are seen to be ones."""
+def counts(data: Callable, params: Any, rows: Any, space: Any, drawn: bool = False) -> Any:
+    """The statistic at `params` of some rows, once its counts are seen to be ones.
+
+    They may be `drawn` by a function of the user's.
+    """
 
     def check(path: str, x: np.ndarray, space: str) -> None:
-        if space not in ("simplex", "positive"):
+        if space not in ("simplex", "positive") or np.isfinite(x).all():
             return
-        what = f"the counts of {path!r} (params × the gradient of log_lik by them)"
-        if np.isnan(x).any():
-            raise ValueError(
-                f"{what} are negative or NaN: log_lik must be written in the probabilities as "
-                "they are, such as sum(log(omega[z])). Do not divide them by their sum or take a "
-                "softmax of them, and leave out factors that fall as they grow"
-            )
-        if not np.isfinite(x).all() or (x < 0).any():
-            raise ValueError(f"counts[{path!r}] must be finite and not negative, not {x.min():g}")
+        if drawn:
+            raise ValueError(f"counts of {path!r} must be finite and not negative")
+        raise ValueError(
+            f"the counts of {path!r} (params × the gradient of log_lik by them) are negative or "
+            "not finite: log_lik must be written in the probabilities as they are, such as "
+            "sum(log(omega[z])). Do not divide them by their sum or take a softmax of them, and "
+            "leave out factors that fall as they grow"
+        )
 
     try:
         arguments = tensors((params, rows))

@@ -123,17 +123,20 @@ def counted(data: Callable[..., Evaluation], counters: list[Callable]) -> Callab
         for i, counts in enumerate(counters):
             found = counts(*tree.copies(params, rows), folded(key, i))
             old = {name: gradient[name] for name in found}
-            gradient = {**gradient, **tree.map(lambda x, y: tf.cast(x, y.dtype), found, old)}
+            gradient = {**gradient, **tree.map(no_fewer_than_0, found, old)}
         return Evaluation(value, gradient)
 
     return evaluate
 
 
-def on_rows(model: Posterior, theta: Any, batch: Batch) -> Evaluation:
-    """The log likelihood of a minibatch for each chain.
+def no_fewer_than_0(counts: Any, like: tf.Tensor) -> tf.Tensor:
+    """Counts in the type of `like`, NaN where they are negative."""
+    counts = tf.cast(counts, like.dtype)
+    return tf.where(counts < 0, tf.constant(np.nan, like.dtype), counts)
 
-    Random numbers are not mapped over chains by TensorFlow: those models are written out for each.
-    """
+
+def on_rows(model: Posterior, theta: Any, batch: Batch) -> Evaluation:
+    """The log likelihood of a minibatch for each chain; in turn, where it draws random numbers."""
     if not model.keyed:
         return each_chain(model.data, theta, batch.rows)
     return tree.each(model.data, theta, batch.rows, batch.key)

@@ -163,7 +163,7 @@ def starting_statistic(model: Any, params: Any, rows: Any, space: Any, N: int) -
     if model.keyed:
         key = tf.constant([0, 0])
         rows, count = tree.map(lambda x: x[:FEW], rows), min(count, FEW)
-        counts = checks.counts(lambda p, r: model.data(p, r, key), params, rows, space)
+        counts = checks.counts(lambda p, r: model.data(p, r, key), params, rows, space, drawn=True)
     else:
         elsewhere = tree.map(lambda x, s: tilted(x) if s == "simplex" else x, params, space)
         checks.counts(model.data, elsewhere, rows, space)

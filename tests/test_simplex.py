@@ -331,7 +331,7 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "params['omega'] must hold…at least 2 categories…shape is (1,)": start(1.0),
     "params['omega'] must hold…at least 2 categories…shape is ()": {"params": {"omega": 1.0}},
     "params['omega'] must have probabilities that add up to 1, but some": start(0, 0, 0, 0),
-    "the counts of 'omega'…are negative or NaN…Do not divide them": {"log_lik": normalised},
+    "the counts of 'omega'…are negative or…Do not divide them": {"log_lik": normalised},
     "log_lik must be a function of (params, data), not None": {"log_lik": None},
     "counts must be a function of (params, data, key), not 3": counting(3),
     "counts must return an array of shape (4,), not (3,)": counting(
@@ -342,7 +342,7 @@ BAD = {  # what the error says, … for some words of it: what is passed
     ),
     "counts must return a dict of counts, not": counting(lambda params, data, key: tf.zeros(4)),
     "counts raised TypeError: <lambda>() takes 1 positional": counting(lambda params: 0),
-    "counts['omega'] must be finite and not negative, not -1": counting(
+    "counts of 'omega' must be finite and not negative": counting(
         lambda params, data, key: {"omega": -tf.ones(4)}
     ),
     "positive must be a list of names of parameters, not 'omega'": {"positive": "omega"},
@@ -390,6 +390,26 @@ def test_negative_counts_in_the_middle_of_a_run_lose_nothing():
         call({"log_lik": log_lik, "n_iters": 1000, "alpha": 0.1, "stepsize": 0.02, "seed": 1})
     assert 0 < len(caught.value.draws["omega"]) < 1000
     assert np.isfinite(caught.value.draws["omega"]).all()
+
+
+def test_drawn_counts_that_turn_negative_are_an_error():
+    def counts(params, data, key):
+        return {"omega": tf.stack([5.0, 1.0, 1.0, 0.5 - params["omega"][0]])}
+
+    with pytest.raises(sgmcmc.ChainDiverged, match="negative"):
+        call({**counting(counts), "n_iters": 200, "stepsize": 1.0})
+
+
+def test_blocks_without_probabilities_in_double_precision():
+    draws = sgmcmc.mixed(
+        lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2),
+        *({"x": np.arange(10.0)}, {"mu": 1.0}, 1e-3, {"mu": sgmcmc.SGLD()}),
+        minibatch_size=5,
+        n_iters=5,
+        dtype="float64",
+        verbose=False,
+    )
+    assert draws["mu"].dtype == np.float64
 
 
 def test_a_rare_category_that_comes_back_is_counted(seed):

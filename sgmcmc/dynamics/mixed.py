@@ -105,7 +105,8 @@ class Mixed(Dynamics):
         return only(self.of_each(lambda block, p: block.space(p), params))
 
     def prior(self, params: Any) -> tuple[Any, Any] | None:
-        value, gradient = 0.0, tree.map(tf.zeros_like, params)
+        gradient = tree.map(tf.zeros_like, params)
+        value = tf.zeros((), tree.leaves(gradient)[0].dtype)
         for own in self.of_each(lambda block, p: block.prior(p), params).values():
             if own:
                 value, gradient = value + own[0], {**gradient, **own[1]}
