@@ -18,10 +18,10 @@ from ..stepsize import decay
 from .corpus import Corpus, corpus
 from .gibbs import Room, expected_counts, room
 
-SAMPLERS = {  # the sampler, its step size, and its word prior beta
-    "scir": (api.scir_setup, decay(0.5, 10, 0.33), 0.5),
-    "scircv": (api.scircv_setup, decay(0.5, 10, 0.33), 0.5),
-    "sgrld": (api.sgrld_setup, decay(0.01, 1000, 0.6), 0.01),
+SAMPLERS = {  # the sampler, and its step size
+    "scir": (api.scir_setup, decay(0.5, 10, 0.5)),
+    "scircv": (api.scircv_setup, decay(0.5, 10, 0.5)),
+    "sgrld": (api.sgrld_setup, decay(0.01, 1000, 0.6)),
 }
 BATCH = 50  # documents at a time where topics are fixed
 STARTS, SPLITS, TOPICS = range(100, 103)  # purposes of streams of random numbers
@@ -191,7 +191,7 @@ def fit_lda(
     *,
     stepsize: float | Callable[[int], float] | None = None,
     alpha: float = 0.1,
-    beta: float | None = None,
+    beta: float = 0.1,
     minibatch_size: int | float = 50,
     n_iters: int = 1000,
     burn_in: int = 0,
@@ -223,12 +223,12 @@ def fit_lda(
     sampler : {"scir", "scircv", "sgrld"}
         What moves the topics: see the functions of these names.
     stepsize : float or function, optional
-        The step size or a schedule. By default decay(0.5, 10, 0.33), for "sgrld" decay(0.01, 1000,
-        0.6), those of Baker et al. (2018).
+        The step size or a schedule. By default decay(0.5, 10, 0.5), for "sgrld" decay(0.01, 1000,
+        0.6).
     alpha : float
         Prior of the topics in a document: few each where it is small.
-    beta : float, optional
-        Prior of the words in a topic. By default 0.5, for "sgrld" 0.01.
+    beta : float
+        Prior of the words in a topic.
     minibatch_size : int or float
         Documents a minibatch.
     n_iters : int
@@ -275,7 +275,7 @@ def fit_lda(
     """
     if sampler not in SAMPLERS:
         raise ValueError(f"sampler must be one of {list(SAMPLERS)}, not {sampler!r}")
-    setup, step, prior = SAMPLERS[sampler]
+    setup, step = SAMPLERS[sampler]
     n_topics, seed = checks.whole("n_topics", n_topics), checks.seed(seed)
     if n_topics < 2:
         raise ValueError("n_topics must be at least 2, not 1")
@@ -291,10 +291,10 @@ def fit_lda(
         raise ValueError(f"start must have shape {shape}, not {np.shape(start)}")
     if start is None:
         start = some_documents(documents, n_topics, stream(seed, STARTS))
-    own = {"beta": prior if beta is None else beta}
-    own["beta"] = checks.number("beta", own["beta"], above=0)
+    beta = checks.number("beta", beta, above=0)
     if sampler == "scircv":
-        every, size = refresh_every or 100, refresh_size or min(10 * n, len(documents))
+        every = 100 if refresh_every is None else refresh_every
+        size = min(10 * n, len(documents)) if refresh_size is None else refresh_size
         renewal = {"refresh_every": every, "refresh_size": size}
     elif refresh_every is not None or refresh_size is not None:
         raise ValueError('refresh_every and refresh_size are for sampler="scircv" alone')
@@ -312,7 +312,7 @@ def fit_lda(
         documents.rows(),
         {"phi": start},
         step if stepsize is None else stepsize,
-        own["beta"],
+        beta,
         minibatch_size=n,
         counts=expected,
         seed=seed,
