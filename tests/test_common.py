@@ -102,7 +102,7 @@ def name(request):
 def arguments(name, **more):
     known = {"n_iters_opt": 200} if "n_iters_opt" in sampler_arguments(name) else {}
     stepsize = next(h for prefix, h in STEPSIZE.items() if name.startswith(prefix))
-    if name in ("scircv", "sgrld", "mixed"):  # which take long to compile
+    if name in ("scir", "scircv", "sgrld", "mixed"):  # which take long to compile
         known["jit"] = False
     return {**model(name), "stepsize": stepsize, "seed": 1, **known, **more}
 
