@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
+from .dynamics import LOGARITHMIC, Dynamics
 from .outside import Outside, is_outside, read_by_slices
 
 SLICE_BYTES = 16 << 20
@@ -49,13 +50,11 @@ def own(tuning: Any, params: Any) -> Any:
     )
 
 
-def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
+def blocks(name: str, value: Any, params: Any) -> dict[str, Dynamics]:
     """A sampler for each parameter."""
     wanted = "the samplers of the parameters, such as {'omega': SCIR(alpha=0.1), 'mu': SGLD()}"
     named(name, value, wanted)
     same_names(name, value, params)
-    from .dynamics import Dynamics
-
     found, lengths = {}, {}
     for key in params:
         block = value[key]
@@ -479,7 +478,7 @@ def on_space(name: str, value: Any, space: Any) -> Any:
     """Starting values where they may be: probabilities add up to 1, others are not below 0."""
     if isinstance(value, dict):
         return {k: on_space(f"{name}[{k!r}]", v, space[k]) for k, v in value.items()}
-    if space not in ("simplex", "positive"):
+    if space not in LOGARITHMIC:
         return value
     if (value < 0).any():
         raise ValueError(f"{name} must not be negative, but has {value.min():g}")
@@ -538,7 +537,7 @@ def counts(data: Callable, params: Any, rows: Any, space: Any, drawn: bool = Fal
     """
 
     def check(path: str, x: np.ndarray, space: str) -> None:
-        if space not in ("simplex", "positive") or np.isfinite(x).all():
+        if space not in LOGARITHMIC or np.isfinite(x).all():
             return
         if drawn:
             raise ValueError(f"counts of {path!r} must be finite and not negative")

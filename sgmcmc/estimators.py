@@ -16,11 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks, tree
-from .dynamics import Dynamics
+from .dynamics import LOGARITHMIC, Dynamics
 from .minibatch import RENEWAL, Batch, Feeder, Source, stream, without_replacement
 from .random import folded
 
-LOGARITHMIC = "simplex", "positive"
 ROUNDING = 1e-4  # the part of all counts by which one may be below 0
 FAR = 10  # standard deviations
 GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated

@@ -19,7 +19,8 @@ import tensorflow as tf
 from . import checks, tree
 from .collect import Memory
 from .draws import Draws
-from .estimators import LOGARITHMIC, above_zero, posterior
+from .dynamics import LOGARITHMIC
+from .estimators import above_zero, posterior
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
@@ -115,7 +116,6 @@ def setup(
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
     inside = tree.map(above_zero, params, space)
     checks.model(log_lik, log_prior, inside, probe, dynamics.free(params))
-
     checks.keyed_functions(dynamics.functions(), params, tree.map(lambda x: x[:FEW], probe))
 
     model = posterior(log_lik, log_prior, dynamics)

@@ -15,6 +15,8 @@ import tensorflow as tf
 
 from .. import tree
 
+LOGARITHMIC = "simplex", "positive"  # spaces whose gradients are by logarithms: counts
+
 
 class Keyed(NamedTuple):
     """A function of the user's of (params, data, key), and what it is to return."""

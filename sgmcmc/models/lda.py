@@ -16,7 +16,7 @@ from ..minibatch import stream
 from ..run import run
 from ..stepsize import decay
 from .corpus import Corpus, corpus
-from .gibbs import Room, expected_counts, room
+from .gibbs import Room, expected_counts, mean_proportions, room
 
 SAMPLERS = {  # the sampler, and its step size
     "scir": (api.scir_setup, decay(0.5, 10, 0.5)),
@@ -154,7 +154,7 @@ class TopicModel:
         phis = self.draws["phi"]
         n = min(BATCH, len(documents))
         sweeps = self.n_burn_in, self.n_samples
-        expect = topic_counts(room(documents.lengths, n), self.alpha, *sweeps)
+        expect = topic_proportions(room(documents.lengths, n), self.alpha, *sweeps)
         rows = documents.rows()
         keys = stream(seed, TOPICS).bit_generator
         for phi in phis:
@@ -165,20 +165,20 @@ class TopicModel:
                 key = keys.random_raw(1).view(np.int32)
                 each = expect(tf.constant(phi), *some, tf.constant(key)).numpy()
                 found.append(each[np.argsort(np.argsort(index))][: len(documents) - start])
-            counts = self.alpha + np.concatenate(found)
-            yield counts / counts.sum(axis=1, keepdims=True)
+            yield np.concatenate(found)
 
 
 @lru_cache
-def topic_counts(
+def topic_proportions(
     space: Room, alpha: float, n_burn_in: int, n_samples: int
 ) -> Callable[..., tf.Tensor]:
-    """The expected numbers of tokens of each topic in some documents, compiled."""
+    """The expected proportions of topics in some documents, compiled."""
 
     @tf.function(jit_compile=True, autograph=False)
     def expect(phi: tf.Tensor, words: tf.Tensor, counts: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         sweeps = n_burn_in, n_samples
-        return expected_counts(phi, words, counts, alpha, key, space, *sweeps).documents
+        found = expected_counts(phi, words, counts, alpha, key, space, *sweeps)
+        return mean_proportions(found.documents, alpha)
 
     return expect
 
