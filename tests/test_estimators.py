@@ -560,12 +560,12 @@ def test_mode_at_a_kink(start, precision, dtype, seed, iterations):
 @pytest.mark.parametrize("N", [2_000, 20_000])
 def test_a_search_cut_short_says_how_far_it_is(N, seed):
     data = logistic_data(np.random.default_rng(seed), N, 10, np.geomspace(0.5, 2, 10))
-    with pytest.warns(ModeNotFound, match="after 2 iterations") as caught:
-        found = search(LOGISTIC, data, {"beta": np.zeros(10)}, seed, n_iters_opt=2)["beta"]
+    with pytest.warns(ModeNotFound, match="after 1 iterations") as caught:  # 2 can be enough
+        found = search(LOGISTIC, data, {"beta": np.zeros(10)}, seed, n_iters_opt=1)["beta"]
     said = float(re.search(r"by about (\S+)", str(caught[0].message))[1])
     exact = ByHand(data)
     gap = exact.value(exact.mode()) - exact.value(found)
-    assert gap / 20 < said < 20 * gap
+    assert gap / 2 < said < 2 * gap
 
 
 def test_stochastic_ascent_first(seed, monkeypatch):
