@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from . import report
+from . import race, report
 from .problems import PROBLEMS
 from .race import ROOT, machine, say
 
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="seconds, and no results are kept")
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, help="peers: only these again")
     arguments = parser.parse_args()
+    race.ALONE = not arguments.quick
     if arguments.what != "report":
         module = importlib.import_module(f".{arguments.what.replace('-', '_')}", __package__)
         some = {"problems": arguments.problems} if arguments.problems else {}

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 VENVS = Path(os.environ.get("SGMCMC_BENCHMARK_VENVS", ROOT / "benchmarks" / ".venvs"))
 QUIET = 0.04  # of one core: what others may use during a sample
 PATIENCE = 30  # disturbed samples in a row
+ALONE = True  # whether measurements are taken again where others used the machine
 
 
 class Failed(RuntimeError):
@@ -118,7 +119,7 @@ def undisturbed(action: Callable[[], Any], contestants: Sequence[Contestant]) ->
 
     Without /proc nothing is known of others, and the first result is taken.
     """
-    if not Path("/proc/stat").exists():
+    if not (ALONE and Path("/proc/stat").exists()):
         return action()
 
     def others() -> float:

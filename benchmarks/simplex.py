@@ -98,7 +98,7 @@ class Tokens(NamedTuple):
 def run(quick: bool) -> dict:
     """All of it; a quick run does without topics where it has no data or no compiler."""
     scale = QUICK if quick else Scale()
-    result: dict[str, Any] = {"versions": versions(), "transition": transitions(scale, quick)}
+    result: dict[str, Any] = {"versions": versions(), "transition": transitions(scale)}
     try:
         data = sgmcmc.get_dataset("kos")
         if COMPILER is None:
@@ -109,7 +109,7 @@ def run(quick: bool) -> dict:
         say(f"nothing of topics: {error}")
         return result
     counts = data["counts"][: scale.documents]
-    result["expectations"] = expectations(corpus("counts", counts), scale, quick)
+    result["expectations"] = expectations(corpus("counts", counts), scale)
     result["perplexity"] = perplexities(counts, data["vocab"], scale)
     return result
 
@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def in_turn(tasks: dict[str, Task], rounds: int, quick: bool) -> dict[str, dict]:
+def in_turn(tasks: dict[str, Task], rounds: int) -> dict[str, dict]:
     """Seconds of each, in turn, so many times; all have been called once before."""
     samples: dict[str, list[float]] = {name: [] for name in tasks}
     for task in tasks.values():
@@ -136,14 +136,14 @@ def in_turn(tasks: dict[str, Task], rounds: int, quick: bool) -> dict[str, dict]
                 task.call()
                 return (time.perf_counter() - start) / task.times
 
-            samples[name].append(sample() if quick else undisturbed(sample, []))
+            samples[name].append(undisturbed(sample, []))
     return {name: spread(found) for name, found in samples.items()}
 
 
 # The transition of SCIR
 
 
-def transitions(scale: Scale, quick: bool) -> dict:
+def transitions(scale: Scale) -> dict:
     """Seconds of a transition, and of NumPy's two draws."""
     found = {}
     for alpha, h in scale.alphas_and_steps:
@@ -162,7 +162,7 @@ def transitions(scale: Scale, quick: bool) -> dict:
                 "sgmcmc": Task(transition(log_theta, shape, h, steps, rng), steps),
                 "NumPy": numpy_draws(log_theta, shape, h, steps, rng),
             }
-            found[name] = {**in_turn(tasks, scale.rounds, quick), "at most": most}
+            found[name] = {**in_turn(tasks, scale.rounds), "at most": most}
     return found
 
 
@@ -280,7 +280,7 @@ def collapsed(documents: Corpus, topics: int, sweeps: int, thin: int) -> np.ndar
 # Gibbs expectations
 
 
-def expectations(documents: Corpus, scale: Scale, quick: bool) -> dict:
+def expectations(documents: Corpus, scale: Scale) -> dict:
     """Seconds of the expected counts of a minibatch, and root mean squares of their errors."""
     say("expectations: topics")
     phi = collapsed(documents, scale.topics, scale.forming, scale.forming)[0]
@@ -295,7 +295,7 @@ def expectations(documents: Corpus, scale: Scale, quick: bool) -> dict:
         for name, each in (("sgmcmc", programs), ("C loop", [c_run(x, sweeps) for x in loops])):
             tasks[f"{name} | {label}"] = Task(lambda each=each: [f(1) for f in each], MINIBATCHES)
             first[f"{name} | {label}"] = each[0]
-    times = in_turn(tasks, scale.rounds, quick)
+    times = in_turn(tasks, scale.rounds)
     say("expectations: errors")
     long = [loops[0](*scale.truth, 1000 + seed).astype(float) for seed in range(scale.truths)]
     truth = np.mean(long, axis=0)

@@ -149,8 +149,8 @@ def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
     assert variance == pytest.approx(moments.a_hat_variance(count, rows, batch), rel=detect)
 
 
-def mixture(seed=0, size=2000):
-    rng = np.random.default_rng(seed)
+def mixture(size=400):
+    rng = np.random.default_rng(0)
     mu = np.array([-2.0, 0.0, 2.5])
     x = mu[rng.choice(3, size, p=[0.6, 0.3, 0.1])] + rng.normal(size=size)
     density = np.exp(-((x[:, None] - mu) ** 2) / 2)
@@ -161,15 +161,15 @@ def mixture(seed=0, size=2000):
     return density, log_lik
 
 
-def exact_gibbs(density, alpha, n_iters, rng):
-    """Weights of a mixture with known components, from all data."""
-    omega, kept = np.full(3, 1 / 3), []
-    for _ in range(n_iters):
-        p = np.cumsum(density * omega, axis=1)
-        z = (p[:, :-1] < rng.random((len(p), 1)) * p[:, -1:]).sum(axis=1)
-        omega = rng.dirichlet(alpha + np.bincount(z, minlength=3))
-        kept.append(omega)
-    return np.array(kept[n_iters // 10 :])
+def posterior_of_weights(density):
+    """Their means and variances, with a uniform prior: sums over a grid."""
+    side = (np.arange(400) + 0.5) / 400
+    first, second = (x.ravel() for x in np.meshgrid(side, side))
+    omega = np.stack([first, second, 1 - first - second], axis=1)[first + second < 1]
+    log_posterior = sum(np.log(omega @ each) for each in density)
+    share = np.exp(log_posterior - log_posterior.max())
+    mean = share @ omega / share.sum()
+    return mean, share @ (omega - mean) ** 2 / share.sum()
 
 
 def of_where_the_chain_is(self, model, theta, aim, batch):
@@ -181,31 +181,36 @@ def of_where_the_chain_is(self, model, theta, aim, batch):
 
 @pytest.mark.slow
 def test_weights_of_a_mixture_with_a_centre_that_stands_still(seed, monkeypatch):
-    """Negative control: standard deviations are more than 5 % too small."""
+    """Negative control: variances are 20 to 35 % too small."""
     monkeypatch.setattr(estimators.Counted, "estimate", of_where_the_chain_is)
-    with pytest.raises(AssertionError, match=r"rtol=0\.05"):
+    with pytest.raises(AssertionError, match=r"rtol=0\.1\b"):
         test_weights_of_a_mixture("scircv", seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["scir", "scircv"])
 def test_weights_of_a_mixture(name, seed):
-    """Counts by autodiff, which depend on the weights: within 5 % of exact Gibbs sampling."""
+    """Counts by autodiff, which depend on the weights: standard deviations to 5 %.
+
+    The step size makes variances up to 2.5 % too small, so that chance fails this where it brings
+    7.5 % more, which is 5.5 standard errors or more, and an error of 18 % is always found.
+    """
     density, log_lik = mixture()
-    truth = exact_gibbs(density, 1.0, 60_000, np.random.default_rng(seed))
-    more = {"refresh_every": 100} if name == "scircv" else {}
+    mean, variance = posterior_of_weights(density)
     draws = getattr(sgmcmc, name)(
-        *(log_lik, {"density": density}, {"omega": np.full(3, 1 / 3)}, 0.05, 1.0),
-        minibatch_size=1000,
-        n_iters=6000,
-        burn_in=1000,
-        n_chains=8,
+        *(log_lik, {"density": density}, {"omega": mean}, 0.05, 1.0),
+        minibatch_size=200,
+        n_iters=1200,
+        burn_in=200,
+        n_chains=600,
         seed=seed,
-        **dict(verbose=False, **more),
+        **dict(verbose=False, **({"refresh_every": 100} if name == "scircv" else {})),
     )
-    omega = draws["omega"].reshape(-1, 3)
-    np.testing.assert_allclose(omega.mean(0), truth.mean(0), rtol=0.05)
-    np.testing.assert_allclose(omega.std(0), truth.std(0), rtol=0.05)
+    omega = draws["omega"].astype(float)
+    each = ((omega - mean) ** 2).mean(axis=1) / variance  # by chain
+    assert (5.5 * each.std(axis=0) / np.sqrt(len(each)) < 0.075).all()
+    np.testing.assert_allclose(omega.mean(axis=(0, 1)), mean, rtol=0.05)
+    np.testing.assert_allclose(each.mean(axis=0), 1, rtol=0.1)
 
 
 # Several samplers in one chain
