@@ -33,6 +33,8 @@ def run(quick: bool) -> dict:
             say(f"scaling: {kind} {settings}")
             if settings.pop("disk", False):
                 settings["disk"] = folder
+            if quick:
+                settings["rows"] = ROWS[0]
             cv = kind.endswith("cv")
             asked = {"problem": "P1", "kind": kind.removesuffix("cv"), "cv": cv, **settings}
             ours.ask("build", **{"call_steps": 200 if quick else 10_000, **asked})

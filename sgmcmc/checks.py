@@ -544,8 +544,9 @@ def counts(data: Callable, params: Any, rows: Any, space: Any, drawn: bool = Fal
         raise ValueError(
             f"the counts of {path!r} (params × the gradient of log_lik by them) are negative or "
             "not finite: log_lik must be written in the probabilities as they are, such as "
-            "sum(log(omega[z])). Do not divide them by their sum or take a softmax of them, and "
-            "leave out factors that fall as they grow"
+            "sum(log(omega[z])), or sum(log(sum(omega * p(x)))) for a mixture. Do not divide them "
+            "by their sum or take a softmax of them, as TensorFlow Probability's Categorical and "
+            "MixtureSameFamily do inside, and leave out factors that fall as they grow"
         )
 
     try:

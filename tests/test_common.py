@@ -113,8 +113,27 @@ def sample(name, **more):
     return SAMPLERS[name](**arguments(name, **more))
 
 
+def sampled(name, **more):
+    """Without XLA, which takes long to compile, where only the forms of things are looked at."""
+    return sample(name, jit=False, **more)
+
+
 def setup(name, **more):
     return getattr(sgmcmc, f"{name}_setup")(**arguments(name, **more))
+
+
+@functools.cache
+def compiled(name, n_chains):
+    """A sampler and where it starts."""
+    sampler = setup(name, n_chains=n_chains)
+    return sampler, sampler.state, sgmcmc.get_params(sampler)
+
+
+def started(name, n_chains=None):
+    """A sampler at its start, compiled once for all tests."""
+    sampler, sampler.state, params = compiled(name, n_chains)
+    tree.map(lambda variable, value: variable.assign(value), sampler.params, params)
+    return sampler
 
 
 def same(a, b):
@@ -131,7 +150,7 @@ def joined(*draws, axis=0):
 @functools.cache
 def whole(name, n_chains=None):
     """1,300 draws, which are more than a block and a chunk of random numbers."""
-    return sample(name, n_iters=1300, n_chains=n_chains)
+    return sgmcmc.run(started(name, n_chains), 1300, verbose=False)
 
 
 def first(draws, count, axis=0):
@@ -141,7 +160,7 @@ def first(draws, count, axis=0):
 @pytest.mark.parametrize("n_chains", [None, slow(3)])
 def test_steps_runs_and_blocks_give_one_chain(name, n_chains, monkeypatch):
     axis = 0 if n_chains is None else 1
-    sampler = setup(name, n_chains=n_chains)
+    sampler = started(name, n_chains)
     runs = [sgmcmc.run(sampler, n, verbose=False) for n in (337, 613)]
     steps = []
     for _ in range(350):
@@ -159,9 +178,8 @@ def stack(axis):
 
 def test_with_and_without_xla_to_rounding(name):
     """Where draws are rejected, rounding may decide, and part chains that then meet again."""
-    sampler = setup(name)
-    least = 0.95 if sampler.dynamics.keyed else 1
-    other = sample(name, n_iters=300, jit=False)
+    least = 0.95 if started(name).dynamics.keyed else 1
+    other = sampled(name, n_iters=300)
     for x, y in zip(tree.leaves(first(whole(name), 300)), tree.leaves(dict(other))):
         assert np.isclose(x, y, rtol=1e-4, atol=2e-4).mean() >= least
 
@@ -178,13 +196,14 @@ def test_rows_apart_from_their_block_to_rounding(name, n_chains, monkeypatch):
 
 
 def test_what_is_kept_does_not_change_the_chain(name):
-    part = sample(
-        name,
-        n_iters=1200,
+    part = sgmcmc.run(
+        started(name),
+        1200,
         burn_in=100,
         thin=7,
         keep=["bias"],
         track={"double": lambda params: 2 * params["bias"]},
+        verbose=False,
     )
     assert list(part) == ["bias", "double"]
     np.testing.assert_array_equal(part["bias"], whole(name)["bias"][106::7])
@@ -195,20 +214,20 @@ def test_what_is_kept_does_not_change_the_chain(name):
 
 
 def test_a_seed_fixes_all_and_another_changes_all(name):
-    other = sample(name, n_iters=50, seed=2)
-    for x, y in zip(tree.leaves(first(whole(name), 50)), tree.leaves(dict(other))):
+    unseeded = sampled(name, n_iters=50, seed=None)
+    assert same(unseeded, sampled(name, n_iters=50, seed=unseeded.settings["seed"]))
+    other = sampled(name, n_iters=50, seed=2)
+    for x, y in zip(tree.leaves(dict(unseeded)), tree.leaves(dict(other))):
         assert (x != y).mean() > 0.9  # probabilities may be too small for the data type
-    unseeded = sample(name, n_iters=50, seed=None)
-    assert same(unseeded, sample(name, n_iters=50, seed=unseeded.settings["seed"]))
 
 
 def test_draws_have_the_form_of_the_parameters(name):
-    draws = sample(name, n_iters=20)
+    draws = sampled(name, n_iters=20)
     assert draws["weights"]["matrix"].shape == (20, D, 2)
     assert draws["weights"]["table"].shape == (20, 4)
     assert draws["bias"].shape == (20,)
     assert draws.stats["log_posterior"].shape == (20,)
-    chains = sample(name, n_iters=20, n_chains=2)
+    chains = sampled(name, n_iters=20, n_chains=2)
     assert chains["weights"]["matrix"].shape == (2, 20, D, 2)
     assert chains["bias"].shape == (2, 20)
     for trace in tree.leaves(chains.stats):
@@ -217,7 +236,7 @@ def test_draws_have_the_form_of_the_parameters(name):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_types(name, dtype):
-    draws = sample(name, n_iters=20, dtype=dtype)
+    draws = whole(name) if dtype == "float32" else sample(name, n_iters=20, dtype=dtype)
     assert all(x.dtype == dtype for x in tree.leaves([dict(draws), draws.stats]))
 
 
@@ -231,13 +250,13 @@ def test_chains_are_different_and_each_is_what_it_is_alone(name):
 def test_chains_start_where_told(name):
     starts = tree.map(lambda x: np.stack([x] * 4), model(name)["params"])
     starts["bias"] = np.arange(4.0)
-    sampler = setup(name, n_chains=4, starts=starts)
+    sampler = setup(name, n_chains=4, starts=starts, jit=False)
     np.testing.assert_array_equal(sgmcmc.get_params(sampler)["bias"], np.arange(4.0))
     sgmcmc.run(sampler, 5, verbose=False)
 
 
 def test_the_compiled_step_is_pure(name):
-    sampler = setup(name)
+    sampler = started(name)
     before = sampler.state
     block = sampler.feeder.block(0, 1)
     inputs = before.chain, sampler.estimator_state, block, tf.constant([0, 3])
@@ -268,7 +287,7 @@ def test_hundred_calls_leak_no_memory(name):
         with open("/proc/self/statm") as f:
             return int(f.read().split()[1]) * 4096
 
-    sampler = setup(name)
+    sampler = started(name)
     track = {"double": lambda params: 2 * params["bias"]}
 
     def call():
@@ -285,7 +304,7 @@ def test_hundred_calls_leak_no_memory(name):
 
 
 def test_draws_can_be_pickled(name):
-    draws = sample(name, n_iters=20, stepsize=sgmcmc.decay(1e-5, 100, 0.5))
+    draws = sampled(name, n_iters=20, stepsize=sgmcmc.decay(1e-5, 100, 0.5))
     copy = pickle.loads(pickle.dumps(draws))
     assert same(draws, copy)
     assert same(draws.stats, copy.stats)
@@ -295,13 +314,13 @@ def test_draws_can_be_pickled(name):
 def test_inputs_are_left_as_they_were(name):
     given = arguments(name)
     before = tree.map(np.copy, [given["dataset"], given["params"]])
-    SAMPLERS[name](**given, n_iters=10)
+    SAMPLERS[name](**given, n_iters=10, jit=False)
     after = [given["dataset"], given["params"]]
     assert all(np.array_equal(x, y) for x, y in zip(tree.leaves(before), tree.leaves(after)))
 
 
 def test_functions_of_the_variables_follow_each_step(name):
-    sampler = setup(name)
+    sampler = started(name)
     bias = sampler.params["bias"]
     double = tf.function(lambda: 2 * bias)
     start = float(double())

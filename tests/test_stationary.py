@@ -24,18 +24,18 @@ from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_normal, assert_rejected
 
 LANGEVIN = {
-    "table_1": Case(1, 0.5, 0, size=2),
-    "table_2": Case(4, 0.3, 2),
-    "noisy": Case(2, 0.2, 5),
-    "small_step": Case(10, 0.02, 1),
-    "large_step": Case(1, 2.0, 1, size=3),
+    "table_1": Case(1, 0.5, 0, size=8),
+    "table_2": Case(4, 0.3, 2, size=8),
+    "noisy": Case(2, 0.2, 5, size=8),
+    "small_step": Case(10, 0.02, 1, size=8),
+    "large_step": Case(1, 2.0, 1, size=8),
 }
 HAMILTON = {
-    "table": Case(1, 0.1, 0, 0.1),
-    "noisy": Case(2, 0.1, 2, 0.3),
-    "little_friction": Case(1, 0.3, 0.5, 0.03),
-    "all_friction": Case(3, 0.2, 1, 1.0),
-    "stiff": Case(20, 0.1, 3, 0.5, size=2),
+    "table": Case(1, 0.1, 0, 0.1, size=8),
+    "noisy": Case(2, 0.1, 2, 0.3, size=8),
+    "little_friction": Case(1, 0.3, 0.5, 0.03, size=8),
+    "all_friction": Case(3, 0.2, 1, 1.0, size=8),
+    "stiff": Case(20, 0.1, 3, 0.5, size=8),
 }
 
 
@@ -56,7 +56,7 @@ def alphas(cases):
 
 @pytest.mark.parametrize("n", [1, slow(10), slow(25)])
 def test_sgld(seed, n):
-    draws = gaussian.run(sgmcmc.sgld, LANGEVIN, n=n, seed=seed)
+    draws = gaussian.run(sgmcmc.sgld, LANGEVIN, n=n, n_iters=1200, seed=seed)
     for name, case in LANGEVIN.items():
         assert_mean(mean_squares(draws[name]), gaussian.sgld_variance(case))
     assert_normal(draws["table_1"], gaussian.sgld_variance(LANGEVIN["table_1"]))
@@ -70,9 +70,8 @@ def test_sgld_table():
 
 @pytest.mark.parametrize("L", [slow(1), slow(5)])
 def test_sghmc(seed, L):
-    draws = gaussian.run(
-        sgmcmc.sghmc, HAMILTON, alpha=alphas(HAMILTON), L=L, n_iters=27_000 // L, seed=seed
-    )
+    lengths = {"n_iters": 4000 // L, "burn_in": 500 // L}
+    draws = gaussian.run(sgmcmc.sghmc, HAMILTON, alpha=alphas(HAMILTON), L=L, **lengths, seed=seed)
     for name, case in HAMILTON.items():
         assert_mean(mean_squares(draws[name]), gaussian.sghmc_variance(case))
         temperature = draws.stats["temperature"][name].mean(axis=1)
@@ -83,8 +82,9 @@ def test_sghmc(seed, L):
 @pytest.mark.parametrize("L", [slow(2), slow(5)])
 def test_sghmc_resampled(seed, L):
     cases = {k: HAMILTON[k] for k in ("table", "noisy", "stiff")}
+    lengths = {"n_iters": 1000, "burn_in": 300}
     draws = gaussian.run(
-        sgmcmc.sghmc, cases, alpha=alphas(cases), L=L, resample_momentum=True, seed=seed
+        sgmcmc.sghmc, cases, alpha=alphas(cases), L=L, resample_momentum=True, **lengths, seed=seed
     )
     for name, case in cases.items():
         assert_mean(mean_squares(draws[name]), gaussian.resampled_variance(case, L))
@@ -216,7 +216,7 @@ class SharedNoise(SGLD):
 
 @pytest.mark.parametrize("dynamics", [too_little_noise(SGLD), slow(PaperOneStep)])
 def test_wrong_sgld_is_rejected(seed, wrong, dynamics):
-    draws = gaussian.run(wrong(dynamics), LANGEVIN, seed=seed)
+    draws = gaussian.run(wrong(dynamics), LANGEVIN, n_iters=1000, seed=seed)
     assert_rejected(mean_squares(draws["table_2"]), gaussian.sgld_variance(LANGEVIN["table_2"]))
     assert_rejected(mean_squares(draws["table_1"]), gaussian.sgld_variance(LANGEVIN["table_1"]))
 
@@ -225,7 +225,7 @@ def test_wrong_sgld_is_rejected(seed, wrong, dynamics):
 def test_parameters_have_noise_of_their_own(seed, wrong):
     def products(sampler):
         cases = {"a": Case(1, 0.5, 0), "b": Case(1, 0.5, 0)}
-        draws = gaussian.run(sampler, cases, seed=seed)
+        draws = gaussian.run(sampler, cases, n_iters=2500, seed=seed)
         return 1 + (draws["a"] * draws["b"]).mean(axis=(1, 2))
 
     assert_mean(products(sgmcmc.sgld), 1)
@@ -234,8 +234,8 @@ def test_parameters_have_noise_of_their_own(seed, wrong):
 
 @pytest.mark.parametrize("dynamics", [too_little_noise(SGHMC), slow(KickBeforeDrift)])
 def test_wrong_sghmc_is_rejected(seed, wrong, dynamics):
-    cases = {"damped": Case(1, 0.1, 0, 0.3), "noisy": HAMILTON["noisy"]}
-    draws = gaussian.run(wrong(dynamics), cases, alpha=0.3, L=1, n_iters=10_000, seed=seed)
+    cases = {"damped": Case(1, 0.1, 0, 0.3, size=8), "noisy": HAMILTON["noisy"]}
+    draws = gaussian.run(wrong(dynamics), cases, alpha=0.3, L=1, n_iters=2000, seed=seed)
     for name, case in cases.items():
         assert_rejected(mean_squares(draws[name]), gaussian.sghmc_variance(case))
 
@@ -243,7 +243,7 @@ def test_wrong_sghmc_is_rejected(seed, wrong, dynamics):
 @pytest.mark.slow
 def test_half_temperature_refresh_is_rejected(seed, wrong):
     cases = {"table": HAMILTON["table"]}
-    draws = gaussian.run(wrong(HalfTemperature), cases, alpha=0.1, L=5, seed=seed)
+    draws = gaussian.run(wrong(HalfTemperature), cases, alpha=0.1, L=5, n_iters=500, seed=seed)
     assert_rejected(mean_squares(draws["table"]), gaussian.resampled_variance(cases["table"], 5))
     assert_rejected(mean_squares(draws["table"]), gaussian.sghmc_variance(cases["table"]))
 

@@ -124,7 +124,7 @@ fig.tight_layout()
 # worth.
 
 # %%
-stepsizes = [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5]
+stepsizes = [1e-6] if QUICK else [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5]
 long = 10 * n_iters
 width = {"sgld": [], "sgldcv": []}
 ess = {"sgld": [], "sgldcv": []}
