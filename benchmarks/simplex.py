@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.dynamics.scir import SCIR, Logs
+from sgmcmc.dynamics.scir import SCIR, Positive
 from sgmcmc.models.corpus import Corpus, corpus
 from sgmcmc.models.gibbs import expected_counts, room
 from sgmcmc.models.lda import TopicModel
@@ -182,19 +182,18 @@ def transition(
     """Transitions of a stationary chain in a compiled loop."""
     sampler = SCIR(alpha=ALPHA)
     target, stepsize = ({"omega": tf.constant(x, tf.float32)} for x in (shape, h))
-    start = tf.constant(log_theta, tf.float32)
+    start = [tf.constant(x, tf.float32) for x in (np.exp(log_theta), log_theta)]
     keys = tf.constant(rng.integers(-(2**31), 2**31, (steps, 2)), tf.int32)
 
     @tf.function(jit_compile=True, autograph=False)
-    def chain(log_theta: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        def body(i: tf.Tensor, log_theta: tf.Tensor) -> tuple:
-            moved = sampler.update(Logs({"omega": log_theta}), target, keys[i], stepsize)
-            return i + 1, moved.log_theta["omega"]
+    def chain(theta: tf.Tensor, log_theta: tf.Tensor, keys: tf.Tensor) -> Positive:
+        def body(i: tf.Tensor, chain: Positive) -> tuple:
+            return i + 1, sampler.update(chain, target, keys[i], stepsize)
 
-        start = 0, log_theta
+        start = 0, Positive({"omega": theta}, {"omega": log_theta})
         return tf.while_loop(lambda i, _: i < steps, body, start, parallel_iterations=1)[1]
 
-    return lambda: chain(start, keys).numpy()
+    return lambda: chain(*start, keys).log_theta["omega"].numpy()
 
 
 def numpy_draws(

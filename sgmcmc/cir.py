@@ -1,10 +1,11 @@
-"""The draw in a transition of the Cox-Ingersoll-Ross process, by its logarithm."""
+"""The draw in a transition of the Cox-Ingersoll-Ross process."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
-from numpy.polynomial import Chebyshev, Polynomial
 
 from . import random
 
@@ -12,16 +13,17 @@ USES = 4  # a call takes the uses use, use + 1, ..., use + USES − 1 of its key
 DRAWN_WHOLE = 1000  # an array up to this size is drawn anew as a whole where one is rejected
 DEPTH = 100  # of larger ones, one in so many at a time
 TINY = float(np.finfo(np.float32).tiny)  # so that log 0 never occurs
-COS, SIN = (
-    Chebyshev.interpolate(f, 7, [0, 1]).convert(kind=Polynomial).coef[::-1]
-    for f in (lambda t: np.cos(np.pi * np.sqrt(t)), lambda t: np.pi * np.sinc(np.sqrt(t)))
-)  # polynomials in t = y² for cos(πy) and sin(πy) / y, right to 2e-10 for |y| < 1
 
 
-def log_gamma_poisson(
-    log_rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0
-) -> tf.Tensor:
-    """The logarithm of G(shape + K) with K ~ Poisson(λ), λ = exp(log_rate): elementwise.
+class Drawn(NamedTuple):
+    """A draw of G(shape + Poisson(λ)), twice: G − λ, and log G."""
+
+    excess: tf.Tensor
+    log: tf.Tensor
+
+
+def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
+    """G(shape + K) with K ~ Poisson(λ), λ = rate: elementwise.
 
     Twice G is non-central chi-squared with 2 shape degrees of freedom and non-centrality 2λ. From
     shape ½ on, one of the degrees takes all the non-centrality,
@@ -37,75 +39,89 @@ def log_gamma_poisson(
 
     Parameters
     ----------
-    log_rate, shape : tensors of one shape and dtype
-        log_rate may be −inf. Where shape is NaN, so is the draw.
+    rate, shape : tensors of one shape and dtype
+        Where shape is NaN, so is the draw.
     key : tensor of int32, (2,) or (chains, 2)
         With a key for each chain, the first axis is the chains.
     use : int
         Calls with the same key must differ in it by `USES` or more; they fold the key by it.
+
+    Returns
+    -------
+    Drawn
+        The excess G − λ = Z²/2 + √(2λ)Z + G(a − ½), whose rounding errors are small beside itself,
+        not beside λ; it is G where there was no event, as for shapes below ½ at times with λ < 23,
+        the longest time to an event. And log G, which is right where G would underflow.
     """
     chains = tuple(key.shape[:-1])
     size = int(np.prod(shape.shape[len(chains) :]))
-    flat = [tf.reshape(x, (*chains, size)) for x in (log_rate, shape)]
+    flat = [tf.reshape(x, (*chains, size)) for x in (rate, shape)]
     draw = as_a_whole if size <= DRAWN_WHOLE else in_columns
-    return tf.reshape(draw(*flat, key, use), shape.shape)
+    return Drawn(*(tf.reshape(x, shape.shape) for x in draw(*flat, key, use)))
 
 
-def as_a_whole(log_rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
+def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn:
     """Attempts at all elements, until none of them is rejected any more.
 
     XLA makes vector instructions of a row of them, not of a bare vector: a fifth of the time.
     """
-    number, row = tf.range(a.shape[-1])[None], [x[..., None, :] for x in (log_rate, a)]
+    number, row = tf.range(a.shape[-1])[None], [x[..., None, :] for x in (rate, a)]
 
-    def body(log_g: tf.Tensor, fresh: tf.Tensor) -> tuple:
+    def body(drawn: Drawn, fresh: tf.Tensor) -> tuple:
         new = attempt(*row, number, key, fresh, use)
-        return tf.where(rejected(log_g), new, log_g), random.folded(fresh, use)
+        return chosen(rejected(drawn), new, drawn), random.folded(fresh, use)
 
-    start = tf.fill(row[0].shape, a.dtype.max), key
-    return tf.while_loop(
-        lambda log_g, _: tf.reduce_any(rejected(log_g)), body, start, parallel_iterations=1
-    )[0]
+    none = tf.fill(row[0].shape, a.dtype.max)
+    return until_accepted(body, (Drawn(none, none), key))
 
 
-def in_columns(log_rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
+def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn:
     """An attempt at all elements, then at one rejected element a column, of DEPTH elements each."""
     chains, size = tuple(a.shape[:-1]), a.shape[-1]
     pad = [[0, 0]] * len(chains) + [[0, -size % DEPTH]]
-    flat = [tf.pad(x, pad) for x in (log_rate, a)]
+    flat = [tf.pad(x, pad) for x in (rate, a)]
     number = tf.reshape(tf.range(flat[0].shape[-1]), (DEPTH, -1))
     columns = [tf.reshape(x, (*chains, *number.shape)) for x in flat]
-    log_g = attempt(*columns, number, key, key, use)
+    drawn = attempt(*columns, number, key, key, use)
 
-    def body(log_g: tf.Tensor, which: tf.Tensor, new: tf.Tensor, fresh: tf.Tensor) -> tuple:
-        log_g, fresh = tf.where(number == which, new, log_g), random.folded(fresh, use)
-        left = tf.where(rejected(log_g), number, -1)
+    def body(drawn: Drawn, which: tf.Tensor, new: Drawn, fresh: tf.Tensor) -> tuple:
+        drawn, fresh = chosen(number == which, new, drawn), random.folded(fresh, use)
+        left = tf.where(rejected(drawn), number, -1)
         which = tf.reduce_max(left, axis=-2, keepdims=True)
-        chosen = [tf.gather(x, tf.maximum(which, 0), batch_dims=len(chains)) for x in flat]
-        return log_g, which, attempt(*chosen, which, key, fresh, use), fresh
+        some = [tf.gather(x, tf.maximum(which, 0), batch_dims=len(chains)) for x in flat]
+        return drawn, which, attempt(*some, which, key, fresh, use), fresh
 
     # What is carried is computed once; else XLA would redo the columns' draws for each element.
     none = tf.fill((*chains, 1, number.shape[1]), -1)
-    start = log_g, none, tf.cast(none, log_g.dtype), key
-    log_g = tf.while_loop(
-        lambda log_g, *_: tf.reduce_any(rejected(log_g)), body, start, parallel_iterations=1
-    )[0]
-    return tf.reshape(log_g, (*chains, -1))[..., :size]
+    new = Drawn(*[tf.cast(none, a.dtype)] * 2)
+    drawn = until_accepted(body, (drawn, none, new, key))
+    return Drawn(*(tf.reshape(x, (*chains, -1))[..., :size] for x in drawn))
 
 
-def rejected(log_g: tf.Tensor) -> tf.Tensor:
+def until_accepted(body: Any, start: tuple) -> Drawn:
+    """What is drawn once nothing is rejected any more."""
+    more = lambda drawn, *_: tf.reduce_any(rejected(drawn))  # noqa: E731
+    return tf.while_loop(more, body, start, parallel_iterations=1)[0]
+
+
+def rejected(drawn: Drawn) -> tf.Tensor:
     """Where an attempt has drawn nothing yet."""
-    return log_g == log_g.dtype.max
+    return drawn.log == drawn.log.dtype.max
+
+
+def chosen(condition: tf.Tensor, new: Drawn, old: Drawn) -> Drawn:
+    """The new draw where the condition holds."""
+    return Drawn(*(tf.where(condition, x, y) for x, y in zip(new, old)))
 
 
 def attempt(
-    log_rate: tf.Tensor,
+    rate: tf.Tensor,
     a: tf.Tensor,
     number: tf.Tensor,
     key: tf.Tensor,
     fresh: tf.Tensor,
     use: int,
-) -> tf.Tensor:
+) -> Drawn:
     """The draw, or the largest of floats where three candidates are rejected.
 
     Elements of the same number have the same events and Z from `key` at each attempt (redrawing
@@ -121,25 +137,27 @@ def attempt(
     )  # all at once, as this is much to compile
     pairs = zip(*(tf.unstack(random.open_unit(word, tf.float32)) for word in words))
     first, (level, event), second, levels = pairs
-    x, z = normals(*first)
-    event, rate = -tf.cast(tf.math.log(event), a.dtype), tf.exp(log_rate)
+    x, z = random.box_muller(*first)
+    event, z = -tf.cast(tf.math.log(event), a.dtype), tf.cast(z, a.dtype)
 
     small = a < 0.5
-    shifted = ~small | (event < rate)
-    rate = tf.where(small, rate - event, rate)
+    shifted, taken = ~small | (event < rate), tf.where(small, event, 0)
+    rate = rate - taken
     a = tf.where(shifted, tf.where(small, a + 0.5, a - 0.5), a)
     raised = a < 0.5
     log_power = tf.where(raised, tf.where(small, rate, -event) / a, 0)
     d = tf.where(raised, a + 2 / 3, a - 1 / 3)  # raised by 1, then − ⅓
 
     v = candidate(d, x, level)
-    for x, level in zip(normals(*second), levels):
+    for x, level in zip(random.box_muller(*second), levels):
         v = tf.where(v == 0, candidate(d, x, level), v)
-    gamma = d * v
-    square = (tf.cast(z, a.dtype) * np.sqrt(0.5) + tf.sqrt(rate)) ** 2 + TINY
-    total = tf.math.log(tf.where(shifted, square + gamma * tf.exp(log_power), gamma))
+    gamma, root = d * v, tf.sqrt(rate)
+    rest = gamma * tf.exp(log_power)
+    square = (z * np.sqrt(0.5) + root) ** 2 + TINY
+    total = tf.math.log(tf.where(shifted, square + rest, gamma))
     log_g = tf.where(shifted, total, total + log_power)
-    return tf.where(v != 0, log_g, a.dtype.max)
+    excess = tf.where(shifted, z * (np.sqrt(2) * root + z / 2) - taken, 0) + rest
+    return Drawn(*(tf.where(v != 0, x, a.dtype.max) for x in (excess, log_g)))
 
 
 def candidate(d: tf.Tensor, x: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
@@ -154,17 +172,3 @@ def candidate(d: tf.Tensor, x: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
     v = (1 + x / (3 * tf.sqrt(d))) ** 3
     rejected = (v <= 0) | (log_level > x**2 / 2 + d * (1 - v + tf.math.log(v)))
     return tf.where(~rejected, v, 0)  # NaN is not rejected, so loops end
-
-
-def normals(radius: tf.Tensor, angle: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two standard normals from two uniforms, by Box and Muller's method."""
-    radius, y = tf.sqrt(-2 * tf.math.log(radius)), 2 * angle - 1
-    return radius * polynomial(COS, y * y), radius * y * polynomial(SIN, y * y)
-
-
-def polynomial(coefficients: np.ndarray, t: tf.Tensor) -> tf.Tensor:
-    """Horner's scheme: a sixth of the time of XLA's own sine and cosine."""
-    value = tf.constant(coefficients[0], t.dtype)
-    for c in coefficients[1:]:
-        value = value * t + tf.constant(c, t.dtype)
-    return value

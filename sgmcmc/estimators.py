@@ -7,7 +7,7 @@ probabilities and positive numbers are by their logarithms: expected counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,9 +17,10 @@ import tensorflow as tf
 
 from . import checks, tree
 from .dynamics import LOGARITHMIC, Dynamics
-from .minibatch import RENEWAL, Batch, Feeder, Source, stream, without_replacement
+from .minibatch import BLOCK_BYTES, RENEWAL, Batch, Feeder, Source, stream, without_replacement
 from .random import folded
 
+PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
 ROUNDING = 1e-4  # the part of all counts by which one may be below 0
 FAR = 10  # standard deviations
 GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated
@@ -105,6 +106,15 @@ def above_zero(x: tf.Tensor, space: str) -> tf.Tensor:
     return tf.maximum(x, np.finfo(x.dtype.as_numpy_dtype).tiny ** 0.8)
 
 
+def tilted(x: tf.Tensor) -> tf.Tensor:
+    """Other probabilities, all of them apart; what is one number stays."""
+    if not x.shape:
+        return x
+    count = x.shape[-1]
+    x = x + tf.cast(tf.linspace(0.5, 1.5, count), x.dtype) / count
+    return x / tf.reduce_sum(x, axis=-1, keepdims=True)
+
+
 def by_logarithm(x: tf.Tensor, gradient: tf.Tensor, space: str) -> tf.Tensor:
     """The gradient by log x, of probabilities and positive numbers: NaN where it is below 0."""
     if space not in LOGARITHMIC:
@@ -181,7 +191,11 @@ class Gradient:
     """The gradient on the minibatch: ĝ(θ) = ∇log p(θ) + (N/n) Σ ∇log p(xᵢ|θ)."""
 
     suffix = ""  # of the name of a sampler that estimates so
-    every = None  # after how many iterations what it keeps is renewed
+    renews = False  # whether it looks at the data again, from where the chains stand
+    every = None  # after how many iterations; None: at the start alone
+
+    def check(self, N: int) -> None:
+        """See whether it suits N rows."""
 
     def start(self, params: Any, find_mode: Callable) -> Any:
         """Where the chain sets out."""
@@ -221,7 +235,7 @@ class ControlVariate:
     """
 
     suffix = " with control variates"
-    every = None
+    renews = False
 
     opt_stepsize: float | None = checks.tunable(
         None,
@@ -274,20 +288,23 @@ class ControlVariate:
 class Aim(NamedTuple):
     """Where the chain was, what a of the posterior was there, and up to which θ that is trusted.
 
-    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches.
+    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches. The
+    error of a is its variance relative to that of â, 0 where a is from all rows.
     """
 
     params: Any
     a: Any
     limit: Any
+    error: Any
 
 
 class Relative(NamedTuple):
-    """Estimates â and b̂, and up to which θ the second is to be used."""
+    """Estimates â and b̂, up to which θ the second is to be used, and the error of its a."""
 
     a: Any
     b: Any
     limit: Any
+    error: Any
 
 
 @dataclass(frozen=True)
@@ -300,27 +317,49 @@ class Counted(Gradient):
     point where the chain is, and until a is renewed its mean stays where it was.
     """
 
+    renews = True
+
     refresh_every: int | None = checks.tunable(
         None,
         checks.optional_whole,
         "For latent variables, whose counts depend on the parameters: estimate a anew after so "
-        "many iterations. None: once, where the chain starts.",
+        "many iterations. None: once, where the chain starts, as is right for observed categories.",
     )
     refresh_size: int | None = checks.tunable(
         None,
         checks.optional_whole,
-        "The number of rows, drawn at random, from which a is estimated. All by default.",
+        "The number of rows, drawn at random, from which a is estimated each time. All by default. "
+        "Fewer make an error that stays as long as a does: more than 2/h minibatches are wanted "
+        "for it to be less than the noise that control variates take out.",
     )
 
     @property
-    def every(self) -> int:
-        return self.refresh_every or 0
+    def every(self) -> int | None:
+        return self.refresh_every
+
+    def check(self, N: int) -> None:
+        if self.refresh_size is None:
+            return
+        if self.refresh_size > N:
+            raise ValueError(f"refresh_size must be at most N = {N} rows, not {self.refresh_size}")
+        if self.refresh_every is None and self.refresh_size < N:
+            raise ValueError(
+                f"refresh_size = {self.refresh_size} needs refresh_every, such as 100: the error "
+                "of a single estimate from some of the rows would stay in all draws"
+            )
 
     def init(self, model: Posterior, params: Any, source: Source) -> tuple:
-        if self.refresh_size is not None and self.refresh_size > source.N:
-            raise ValueError(
-                f"refresh_size must be at most N = {source.N} rows, not {self.refresh_size}"
-            )
+        if model.keyed and self.refresh_every is None:
+            given = source.probe(min(PROBE, source.N)), tf.constant([0, 0])
+            counts = model.compiled_data(params, *given)
+            points = params, tree.map(tilted, params)
+            here, there = (counts(point, *given).gradient for point in points)
+            if not all(np.array_equal(x, y) for x, y in zip(*map(tree.leaves, (here, there)))):
+                raise ValueError(
+                    "counts depends on the parameters, as where categories are latent: then "
+                    "scircv needs refresh_every, such as 100, or all draws would be about what it "
+                    "says at the start"
+                )
         return ()
 
     def renew(
@@ -329,30 +368,39 @@ class Counted(Gradient):
         theta: Any,
         feeder: Feeder,
         iteration: int,
-        count: Callable[[dict[str, tf.Tensor], tf.Tensor], Any],
+        count: Callable[[dict[str, np.ndarray], tf.Tensor], Any],
     ) -> Aim:
-        """Estimate a, and the variance of â over minibatches, from the counts of groups of rows."""
+        """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
+
+        A last group that is smaller would be another program: it is left out where a comes from
+        some of the rows in any case, or is soon renewed.
+        """
         source, n, N = feeder.source, feeder.n, feeder.source.N
-        m = self.refresh_size or N
-        rng = stream(feeder.seed, RENEWAL, iteration)
+        m, rng = self.refresh_size or N, stream(feeder.seed, RENEWAL, iteration)
         index = rng.permutation(without_replacement(rng, N, m, 1)[0])
-        size = max(1, min(n, m // (FEW_GROUPS if model.keyed else GROUPS)))
-        starts, total, squares = range(0, m, size), 0.0, 0.0
-        for start in starts:
-            some = np.sort(index[start : start + size])
-            rows = tree.map(lambda x: x[None], source.subset(some).rows(0, len(some)))
-            key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
-            counts = laid_out(count(rows, tf.constant(key)))
-            total, squares = total + counts, squares + counts**2 / len(some)
+        size = max(1, min(n, m // FEW_GROUPS) if model.keyed else m // GROUPS)
+        groups, rest = divmod(m, size)
+        parts = [index[: m - rest].reshape(groups, size)]
+        if rest and (m < N or (model.keyed and self.every)):
+            m -= rest
+        elif rest:
+            parts.append(index[m - rest :][None])
+        nbytes = feeder.chains * size * source.row_bytes + 8 * tree.size(theta)
+        some = 1 if model.keyed else max(1, BLOCK_BYTES // nbytes)
+        total, squares = 0.0, 0.0
+        for part in parts:
+            for counts in counted_groups(part, min(some, len(part)), feeder, rng, count):
+                total, squares = total + counts.sum(0), squares + (counts**2).sum(0) / part.shape[1]
         with np.errstate(invalid="ignore", divide="ignore"):
-            of_a_row = (squares - total**2 / m) / (len(starts) - 1)
+            of_a_row = (squares - total**2 / m) / (sum(map(len, parts)) - 1)
         alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
-        a = laid_out(tree.map(lambda x: x[None], alpha)) + N / m * total
+        a = tree.flat(tree.map(lambda x: x[None], alpha)).numpy() + N / m * total
         variance = N * (N - n) / n * of_a_row
         helps = (a > 1) & (variance <= (a - 1) ** 2)
         limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
         a, limit = (tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit))
-        return Aim(theta, a, limit)
+        error = n * (N - m) / (m * max(N - n, 1))
+        return Aim(theta, a, limit, tf.constant(error, feeder.dtype))
 
     def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
         """The parameters of the posterior at theta, relative to what they should be."""
@@ -362,10 +410,24 @@ class Counted(Gradient):
             lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
             *(there, aim.a, aim.limit),
         )
-        return Evaluation(value, Relative(here, b, aim.limit))
+        return Evaluation(value, Relative(here, b, aim.limit, aim.error))
 
 
-def laid_out(nest: Any) -> np.ndarray:
-    """The numbers of each chain, end to end, in float64."""
-    leaves = [x.numpy().astype(np.float64) for x in tree.leaves(nest)]
-    return np.concatenate([x.reshape(len(x), -1) for x in leaves], axis=1)
+def counted_groups(
+    index: np.ndarray,
+    some: int,
+    feeder: Feeder,
+    rng: np.random.Generator,
+    count: Callable[[dict[str, np.ndarray], tf.Tensor], Any],
+) -> Iterator[np.ndarray]:
+    """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
+    source = feeder.source
+    for start in range(0, len(index), some):
+        part = index[start : start + some]
+        filled = np.sort(np.resize(part, (some, part.shape[1])), axis=1)  # one program for all
+        rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(*filled.shape).items()}
+        source.gather(filled, rows)
+        key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
+        counts = [x.numpy().astype(np.float64) for x in tree.leaves(count(rows, key))]
+        flat = np.concatenate([x.reshape(some, feeder.chains, -1) for x in counts], axis=2)
+        yield flat[: len(part)]

@@ -20,7 +20,7 @@ from . import checks, tree
 from .collect import Memory
 from .draws import Draws
 from .dynamics import LOGARITHMIC
-from .estimators import above_zero, posterior
+from .estimators import above_zero, posterior, tilted
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
@@ -102,6 +102,7 @@ def setup(
     n = checks.minibatch_size(minibatch_size, source.N)
     own = printable({**vars(dynamics), **vars(estimator)})
     dynamics, estimator = checks.own(dynamics, params), checks.own(estimator, params)
+    estimator.check(source.N)
     h = checks.stepsize(dynamics.steps(stepsize), params)
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
@@ -165,17 +166,11 @@ def starting_statistic(model: Any, params: Any, rows: Any, space: Any, N: int) -
         rows, count = tree.map(lambda x: x[:FEW], rows), min(count, FEW)
         counts = checks.counts(lambda p, r: model.data(p, r, key), params, rows, space, drawn=True)
     else:
-        elsewhere = tree.map(lambda x, s: tilted(x) if s == "simplex" else x, params, space)
+        elsewhere = tree.map(lambda x, s: tilted(x).numpy() if s == "simplex" else x, params, space)
         checks.counts(model.data, elsewhere, rows, space)
         counts = checks.counts(model.data, params, rows, space)
     prior = tree.map(lambda x: x.numpy(), model.prior(tree.map(tf.constant, params)).gradient)
     return tree.map(lambda a, x: a + N / count * x, prior, counts)
-
-
-def tilted(x: np.ndarray) -> np.ndarray:
-    """Other probabilities, all of them apart."""
-    x = x + np.linspace(0.5, 1.5, x.shape[-1], dtype=x.dtype) / x.shape[-1]
-    return x / x.sum(-1, keepdims=True)
 
 
 def printable(value: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks, tree
-from .dynamics import Dynamics
+from .dynamics import COUNTS, Dynamics
 from .estimators import Posterior, each_chain, on_rows
 from .minibatch import START, Batch, Block, Feeder
 from .progress import Progress
@@ -101,8 +101,8 @@ class Sampler:
         chain = dynamics.start(theta, tf.constant(noise), self.per_parameter(theta, first))
         self.state = State(chain, 0)
         self.params = tree.map(tf.Variable, self.shown(dynamics.position(chain)))
-        self.surveys: dict[int, Callable] = {}
-        if estimator.every is not None:
+        self.surveys: dict[tuple[int, int], Callable] = {}
+        if estimator.renews:
             self.renew()
         self.program = compiled(self.advance, jit)
         self.followed: tuple[Mapping | None, Callable | None] = None, None
@@ -135,7 +135,7 @@ class Sampler:
             noise = tf.gather_nd(block.noise, here)
 
             def update(chain: Any, rows: dict[str, tf.Tensor]) -> tuple:
-                key = folded(noise, 0) if self.model.keyed else None
+                key = folded(noise, COUNTS) if self.model.keyed else None
                 batch = Batch(rows, feeder.source.N / feeder.n, key)
                 estimate = self.estimator.estimate(
                     self.model, dynamics.position(chain), estimator_state, batch
@@ -165,19 +165,25 @@ class Sampler:
         """Let the estimator look at the data again, from where the chains stand."""
         theta = self.dynamics.position(self.state.chain)
 
-        def estimate(rows: dict[str, tf.Tensor], key: tf.Tensor) -> Any:
-            count = tree.leaves(rows)[0].shape[1]
-            if count not in self.surveys:
-                self.surveys[count] = compiled(self.survey, self.jit)
-            return self.surveys[count](theta, rows, key)
+        def count(rows: dict[str, np.ndarray], key: np.ndarray) -> Any:
+            shape = tree.leaves(rows)[0].shape[:2]
+            if shape not in self.surveys:
+                jit = self.jit and (self.model.keyed or shape[0] > 1)  # not for what is left over
+                self.surveys[shape] = compiled(self.survey, jit)
+            return self.surveys[shape](theta, *tree.map(tf.constant, (rows, key)))
 
         self.estimator_state = self.estimator.renew(
-            self.model, theta, self.feeder, self.state.iteration, estimate
+            self.model, theta, self.feeder, self.state.iteration, count
         )
 
     def survey(self, theta: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
-        """What some rows say."""
-        return on_rows(self.model, theta, Batch(rows, 1.0, key)).gradient
+        """What each of some groups of rows says: (groups, chains, ...)."""
+        groups, chains = (tree.leaves(x)[0].shape[0] for x in (rows, theta))
+        if groups > 1:
+            rows = tree.map(lambda x: tf.repeat(x, chains, axis=0), rows)
+            theta = tree.map(lambda x: tf.tile(x, (groups, *[1] * (x.shape.rank - 1))), theta)
+        found = on_rows(self.model, theta, Batch(rows, 1.0, key)).gradient
+        return tree.map(lambda x: tf.reshape(x, (groups, chains, *x.shape[1:])), found)
 
     def advance(
         self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor, *, jit: bool

@@ -15,6 +15,7 @@ import tensorflow as tf
 from scipy import optimize, special, stats
 
 from sgmcmc import cir, random
+from sgmcmc.dynamics import scir
 
 from . import slow
 from .ztest import POWER, z_score
@@ -27,9 +28,9 @@ RATES = 0.0, 5e-9, 0.2, 20.0, 5e5
 
 
 def compiled(dtype=tf.float32):
-    def draw(log_rate, shape, keys):
-        full = [tf.fill((CHAINS, DRAWS), tf.cast(x, dtype)) for x in (log_rate, shape)]
-        return cir.log_gamma_poisson(*full, keys)
+    def draw(rate, shape, keys):
+        full = [tf.fill((CHAINS, DRAWS), tf.cast(x, dtype)) for x in (rate, shape)]
+        return cir.gamma_poisson(*full, keys).log
 
     return tf.function(draw, jit_compile=True, autograph=False)
 
@@ -38,11 +39,6 @@ def some_keys(seed, *chains):
     return tf.constant(
         np.random.default_rng(seed).integers(-(2**31), 2**31, (*chains, 2)), tf.int32
     )
-
-
-def log_of(rate):
-    with np.errstate(divide="ignore"):
-        return np.float32(np.log(rate))
 
 
 def log_cdf(log_x, shape, rate):
@@ -85,10 +81,10 @@ def worst(log_g, shape, rate):
 
 
 def law(draw, seed, shape, rate):
-    shape = float(np.float32(shape))
-    log_g = draw(tf.constant(log_of(rate)), tf.constant(shape), some_keys(seed, CHAINS)).numpy()
+    rate, shape = float(np.float32(rate)), float(np.float32(shape))
+    log_g = draw(tf.constant(rate), tf.constant(shape), some_keys(seed, CHAINS)).numpy()
     assert np.isfinite(log_g).all()
-    return worst(log_g, shape, float(np.exp(log_of(rate).astype(float))))
+    return worst(log_g, shape, rate)
 
 
 @pytest.mark.parametrize(("dtype", "shapes"), [(tf.float32, SHAPES), slow(tf.float64, SHAPES[2:4])])
@@ -110,10 +106,9 @@ def test_exact_law():
 def numpy_sampler(fault):
     """Samplers in NumPy: a right one, for the test itself, and wrong ones."""
 
-    def draw(log_rate, shape, keys):
-        shape = float(shape)
+    def draw(rate, shape, keys):
+        rate, shape, size = float(rate), float(shape), (CHAINS, DRAWS)
         rng = np.random.default_rng(keys.numpy().view(np.uint32).ravel())
-        rate, size = np.exp(float(log_rate)), (CHAINS, DRAWS)
         events = rng.poisson(rate, size)
         if fault == "truncated":
             events = np.minimum(events, 6)
@@ -162,7 +157,7 @@ def test_other_use_other_draw(seed):
     @tf.function(jit_compile=True, autograph=False)
     def draw(key):
         arguments = tf.zeros(5000), tf.fill([5000], 1.3), key
-        return [cir.log_gamma_poisson(*arguments, use) for use in (0, cir.USES)]
+        return [cir.gamma_poisson(*arguments, use).log for use in (0, cir.USES)]
 
     key = some_keys(seed)
     one, other = (x.numpy() for x in draw(key))
@@ -174,16 +169,20 @@ def test_other_use_other_draw(seed):
 def mixed(seed, *size):
     """Rates and shapes over all their range."""
     rng = np.random.default_rng(seed)
-    log_rate = rng.uniform(-100, 16, size).astype(np.float32)
-    log_rate[..., ::7] = -np.inf
-    return tf.constant(log_rate), tf.constant(10 ** rng.uniform(-4, 7, size), tf.float32)
+    rate = np.exp(rng.uniform(-100, 16, size)).astype(np.float32)
+    rate[..., ::7] = 0
+    return tf.constant(rate), tf.constant(10 ** rng.uniform(-4, 7, size), tf.float32)
+
+
+def log_draw(rate, shape, keys):
+    return cir.gamma_poisson(rate, shape, keys).log
 
 
 @pytest.mark.parametrize("size", [10, slow(30_001)])
 def test_finite_and_same_without_xla(seed, size):
     arguments = *mixed(seed, size), some_keys(seed)
     one, other = (
-        tf.function(cir.log_gamma_poisson, jit_compile=jit, autograph=False)(*arguments).numpy()
+        tf.function(log_draw, jit_compile=jit, autograph=False)(*arguments).numpy()
         for jit in (True, False)
     )
     assert np.isfinite(one).all()
@@ -194,44 +193,70 @@ def test_finite_and_same_without_xla(seed, size):
 
 @pytest.mark.parametrize("size", [(10,), slow((3, 700))])
 def test_chains_alone(seed, size):
-    log_rate, shape = mixed(seed, 4, *size)
+    rate, shape = mixed(seed, 4, *size)
     keys = some_keys(seed, 4)
-    draw = tf.function(cir.log_gamma_poisson, autograph=False)
-    together = draw(log_rate, shape, keys).numpy()
+    draw = tf.function(log_draw, autograph=False)
+    together = draw(rate, shape, keys).numpy()
     for c in range(4):
-        alone = draw(log_rate[c], shape[c], keys[c]).numpy()
+        alone = draw(rate[c], shape[c], keys[c]).numpy()
         np.testing.assert_allclose(together[c], alone, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("jit", [True, False])
 def test_nan_shape(seed, jit):
     size = 3000
-    log_rate, shape = mixed(seed, size)
+    rate, shape = mixed(seed, size)
     invalid = np.arange(size) % 5 == 2
     shape = tf.where(invalid, np.nan, shape)
-    draw = tf.function(cir.log_gamma_poisson, jit_compile=jit, autograph=False)
-    log_g = draw(log_rate, shape, some_keys(seed)).numpy()
+    draw = tf.function(log_draw, jit_compile=jit, autograph=False)
+    log_g = draw(rate, shape, some_keys(seed)).numpy()
     np.testing.assert_array_equal(np.isnan(log_g), invalid)
 
 
-@pytest.mark.slow
-def test_in_a_loop(seed):
-    """A compiled chain of transitions has the Gamma law that it should keep."""
-    h, shape = 0.7, np.float32(0.3)
-    log_scale = float(np.log(-np.expm1(-h)))
+def after(transition, shape, h, steps, seed):
+    """log θ after some transitions from the stationary law, (CHAINS, DRAWS)."""
+    theta = np.random.default_rng(seed).gamma(shape, size=(CHAINS, DRAWS)).astype(np.float32)
+    a, stay = tf.fill(theta.shape, np.float32(shape)), tf.constant(-h)
+    keys = some_keys(seed, steps, CHAINS)
 
     @tf.function(jit_compile=True, autograph=False)
-    def run(theta, keys):
-        def step(i, theta):
-            log_rate = theta - h - log_scale
-            return i + 1, log_scale + cir.log_gamma_poisson(
-                log_rate, tf.fill(theta.shape, shape), keys[i]
-            )
+    def run(chain, a, stay, keys):
+        def step(i, chain):
+            return i + 1, transition(chain, a, stay, -tf.math.expm1(stay), keys[i])
 
-        return tf.while_loop(lambda i, _: i < 40, step, (0, theta), parallel_iterations=1)[1]
+        return tf.while_loop(lambda i, _: i < steps, step, (0, chain), parallel_iterations=1)[1]
 
-    log_g = run(tf.zeros((CHAINS, DRAWS)), some_keys(seed, 40, CHAINS)).numpy()
-    assert worst(log_g, float(shape), 0.0) < ALARM
+    chain = scir.Positive(tf.constant(theta), tf.math.log(theta))
+    return run(chain, a, stay, keys).log_theta.numpy()
+
+
+def by_logarithms(chain, a, stay, scale, key):
+    """Right but for rounding: log θ is around 14, and its last digit is worth 1e-6."""
+    rate = tf.exp(chain.log_theta + stay - tf.math.log(scale))
+    log_theta = cir.gamma_poisson(rate, a, key).log + tf.math.log(scale)
+    return scir.Positive(tf.exp(log_theta), log_theta)
+
+
+@pytest.mark.parametrize(
+    ("shape", "h", "steps", "transition"),
+    [
+        slow(0.3, 0.7, 40, scir.transition),
+        slow(30.0, 0.1, 40, scir.transition),
+        slow(1e6, 1e-3, 100, scir.transition),
+        slow(1e6, 1e-3, 100, by_logarithms),
+    ],
+)
+def test_transitions_keep_the_stationary_law(shape, h, steps, transition, seed):
+    log_g = after(transition, shape, h, steps, seed)
+    assert (worst(log_g, shape, 0.0) < ALARM) == (transition is scir.transition)
+
+
+def test_excess(seed):
+    """What is more than λ in the draw whose logarithm comes with it."""
+    rate, shape = (tf.cast(x, tf.float64) for x in mixed(seed, 3000))
+    drawn = cir.gamma_poisson(rate, shape, some_keys(seed))
+    there = (rate == 0) | (rate > scir.MANY) | (shape >= 0.5)
+    np.testing.assert_allclose((rate + drawn.excess)[there], tf.exp(drawn.log)[there], rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_moments_of_other_samplers_are_rejected(seed, monkeypatch):
     assert_rejected(squares(theta, cir.mean), cir.variance)
 
     mean, variance = exact("scircv", STEPS[-1], "main")
-    monkeypatch.setattr(scircv, "main", lambda b, h: tf.math.log(-tf.math.expm1(-h)) + 0 * b)
+    monkeypatch.setattr(scircv, "main", lambda b, h: 0 * b - tf.math.expm1(-h))
     theta = gamma_chains("scircv", seed, form="main")[:, -1]
     assert_rejected(squares(theta, mean), variance)
 
@@ -155,7 +155,7 @@ def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
         dtype="float64",
         jit=False,
     )
-    a, limit = (x["omega"].numpy()[0, 0] for x in sampler.estimator_state[1:])
+    a, limit = (x["omega"].numpy()[0, 0] for x in sampler.estimator_state[1:3])
     assert a == pytest.approx(count + 0.1)
     variance = (limit - a - 1) ** 2 - a
     assert variance == pytest.approx(moments.a_hat_variance(count, rows, batch), rel=detect)
@@ -194,7 +194,7 @@ def of_where_the_chain_is(self, model, theta, aim, batch):
     """The papers' b̂, with which the chain cannot follow counts that depend on the weights."""
     value, a_hat = estimators.Gradient.estimate(self, model, theta, (), batch)
     b = {k: (x - 1) / tf.where(aim.limit[k] > 0, aim.a[k] - 1, 1) for k, x in a_hat.items()}
-    return estimators.Evaluation(value, estimators.Relative(a_hat, b, aim.limit))
+    return estimators.Evaluation(value, estimators.Relative(a_hat, b, aim.limit, aim.error))
 
 
 @pytest.mark.slow
@@ -408,6 +408,10 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "stepsize must be a finite number above 0, not 0": {"stepsize": 0},
     "refresh_size must be at most N = 100 rows, not 101": cv(refresh_size=101),
     "refresh_every must be a positive whole number, not 0": cv(refresh_every=0),
+    "refresh_size = 10 needs refresh_every, such as 100": cv(refresh_size=10),
+    "counts depends on the parameters…scircv needs refresh_every": cv(
+        **counting(lambda params, data, key: params)
+    ),
     "form must be 'alternative' or 'main', not 'other'": cv(form="other"),
     "blocks is an empty dict: it must hold the samplers": blocks(),
     "blocks['omega'] must be SCIR(...)…not <class": blocks(omega=sgmcmc.SCIR),
@@ -498,6 +502,7 @@ def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
     draws = sgmcmc.scircv(
         *(None, {"z": Z}, {"omega": np.array([0.95, 0.05])}, 0.5, 0.5),
         counts=counts,
+        refresh_every=10_000,  # never, that is
         minibatch_size=10,
         n_iters=1000,
         burn_in=1000,

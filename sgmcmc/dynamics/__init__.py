@@ -16,6 +16,7 @@ import tensorflow as tf
 from .. import tree
 
 LOGARITHMIC = "simplex", "positive"  # spaces whose gradients are by logarithms: counts
+START, STEP, DRAW, COUNTS = 1 << 8, 1 << 9, 1 << 10, 1 << 11  # what a key is folded for
 
 
 class Keyed(NamedTuple):

@@ -10,9 +10,7 @@ import tensorflow as tf
 
 from .. import checks, tree
 from ..random import folded, normals
-from . import Chain, Dynamics, Keyed
-
-START, STEP, DRAW = 1 << 8, 1 << 9, 1 << 10  # what keys of blocks are for
+from . import DRAW, START, STEP, Chain, Dynamics, Keyed
 
 
 @dataclass(frozen=True)

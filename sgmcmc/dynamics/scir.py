@@ -8,24 +8,41 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import tree
-from ..cir import log_gamma_poisson
+from ..cir import gamma_poisson
 from .simplex import Simplex
 
+MANY = 50  # a rate at which there is an event, whatever the random numbers
 
-class Logs(NamedTuple):
-    """A chain of log θ: θ itself would underflow."""
 
+class Positive(NamedTuple):
+    """A chain of θ, and of log θ for where θ underflows."""
+
+    theta: Any
     log_theta: Any
 
 
-def transition(log_theta: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> Any:
-    """K ~ Poisson(θ · stay / scale), θ ← scale · Gamma(shape + K); all but shape by logarithms.
+def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> Positive:
+    """K ~ Poisson(θe^stay / scale), θ ← scale · Gamma(shape + K).
 
-    All parameters at once, as this is much to compile.
+    What a small step changes is added to θ at the end: rounding errors in proportion to θ itself
+    would add up over the steps. All parameters are drawn at once, as this is much to compile.
     """
-    log_rate = tree.map(lambda x, stay, scale: x + stay - scale, log_theta, stay, scale)
-    drawn = log_gamma_poisson(tree.flat(log_rate), tree.flat(shape), key)
-    return tree.map(tf.add, tree.split(drawn, log_theta), scale)
+    rate = tree.map(lambda x, stay, scale: x * tf.exp(stay) / scale, chain.theta, stay, scale)
+    drawn = gamma_poisson(tree.flat(rate), tree.flat(shape), key)
+    excess, log_g = (tree.split(x, chain.theta) for x in drawn)
+    log_few = tree.map(lambda x, scale: x + tf.math.log(scale), log_g, scale)
+    moved = tree.map(
+        lambda x, excess, stay, scale: x + (x * tf.math.expm1(stay) + scale * excess),
+        *(chain.theta, excess, stay, scale),
+    )
+
+    def either(rate: tf.Tensor, many: tf.Tensor, few: tf.Tensor) -> tf.Tensor:
+        return tf.where(rate > MANY, many, few)
+
+    return Positive(
+        tree.map(either, rate, moved, tree.map(tf.exp, log_few)),
+        tree.map(either, rate, tree.map(tf.math.log, moved), log_few),
+    )
 
 
 @dataclass(frozen=True)
@@ -59,27 +76,23 @@ class SCIR(Simplex):
     >>> block = sgmcmc.SCIR(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Logs:
-        return Logs(tree.map(tf.math.log, theta))
+    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Positive:
+        return Positive(theta, tree.map(tf.math.log, theta))
 
-    def update(self, chain: Logs, shape: Any, key: tf.Tensor, h: Any) -> Logs:
+    def update(self, chain: Positive, shape: Any, key: tf.Tensor, h: Any) -> Positive:
         stay = tree.map(tf.negative, h)
-        scale = tree.map(lambda h: tf.math.log(-tf.math.expm1(-h)), h)
-        return Logs(transition(chain.log_theta, shape, stay, scale, key))
+        scale = tree.map(lambda stay: -tf.math.expm1(stay), stay)
+        return transition(chain, shape, stay, scale, key)
 
-    def logs(self, chain: Logs) -> Any:
-        """Logarithms of ω, and log θ of what is only positive."""
+    def position(self, chain: Positive) -> Any:
+        def shares(x: tf.Tensor, log_x: tf.Tensor, space: str) -> tf.Tensor:
+            return x if space == "positive" else tf.nn.softmax(log_x)
 
-        def log(x: tf.Tensor, space: str) -> tf.Tensor:
-            return x if space == "positive" else tf.nn.log_softmax(x)
+        return tree.map(shares, *chain[:2], self.space(chain.theta))
 
-        return tree.map(log, chain.log_theta, self.space(chain.log_theta))
+    def report(self, chain: Positive, h: Any) -> dict[str, Any]:
+        def log(log_x: tf.Tensor, space: str) -> tf.Tensor:
+            return log_x if space == "positive" else tf.nn.log_softmax(log_x)
 
-    def position(self, chain: Logs) -> Any:
-        def shares(x: tf.Tensor, space: str) -> tf.Tensor:
-            return tf.exp(x) if space == "positive" else tf.nn.softmax(x)
-
-        return tree.map(shares, chain.log_theta, self.space(chain.log_theta))
-
-    def report(self, chain: Logs, h: Any) -> dict[str, Any]:
-        return {"log": self.logs(chain)} if self.keep_log else {}
+        space = self.space(chain.theta)
+        return {"log": tree.map(log, chain.log_theta, space)} if self.keep_log else {}

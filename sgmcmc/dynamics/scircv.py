@@ -14,8 +14,9 @@ SMALL = 1e-4  # |b̂h| below which (1 − exp(−b̂h)) / b̂ is h(1 − b̂h/2)
 
 
 class Controlled(NamedTuple):
-    """A chain of log θ, and the share of its components whose last step used control variates."""
+    """A chain of θ and log θ, and the share of components whose last step used control variates."""
 
+    theta: Any
     log_theta: Any
     share: Any
 
@@ -24,11 +25,9 @@ class Controlled(NamedTuple):
 class SCIRCV(SCIR):
     """Stochastic Cox-Ingersoll-Ross process with control variates, for probabilities.
 
-    As `scir`, whose notation it has, but where the parameter a of the posterior is known from all
-    data, noise in its estimate â is met by b̂ = (â − 1)/(a − 1), which pulls θ back as much harder:
-    the mode (â − 1)/b̂ stays in its place. Where counts depend on ω, as in mixtures, a and the â of
-    b̂ are those of a former point of the chain, on the same rows; with a function `counts` they are
-    too dear for that, and between two estimates of a the draws vary less than the posterior. The
+    Like `scir`, and in its notation. Let a be the parameter of the posterior, computed once from
+    all data. Where a minibatch's estimate â is larger than a, θ is pulled back more strongly, by
+    the factor b̂ = (â − 1)/(a − 1), so that the mode (â − 1)/b̂ = a − 1 does not move. The
     alternative form is, with c = (1 − exp(−b̂h))/b̂,
 
         K ~ Poisson(θ exp(−b̂h)/c)
@@ -42,11 +41,19 @@ class SCIRCV(SCIR):
     where the paper's (7) prints θ̂ for b̂; with b̂ ≤ 0 it takes the alternative form's step. Exact
     moments of both are `scircv_moments`.
 
+    Where counts depend on ω, as in mixtures, a and the â of b̂ are those of a former point of the
+    chain, on the same rows, and should be renewed now and then (`refresh_every`). With a function
+    `counts` that would be too expensive: b̂ is computed where the chain is, which holds the mean of
+    the draws near where a was last estimated, and lets them vary less than the posterior.
+
     Control variates are used for the components where they help: where a > 1 and
-    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows. The others make steps of `scir`, and so
-    do those that are more than ten standard deviations above a, as happens where a is out of date:
-    negative b̂ would drive them away. The share of the components that use them is in
-    `stats["control_variates"]`.
+    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows, which holds where a minibatch has at
+    least about one row of the category on average. The others make steps of `scir`, and so do those
+    that are more than ten standard deviations above a, as happens where a is out of date: negative
+    b̂ would drive them away. With a from only m of the N rows (`refresh_size`), the draws vary with
+    its error, too, and all make steps of `scir` unless that is the smaller of the two errors,
+    (n/m)(N − m)/(N − n) < tanh(h/2). The share of the components that use control variates is in
+    `stats["control_variates"]`, by parameter.
 
     Barile and Nemeth, Control variate-based stochastic sampling from the probability simplex.
     """
@@ -59,11 +66,15 @@ class SCIRCV(SCIR):
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Controlled:
         zeros = tree.map(lambda x: tf.zeros(x.shape[0], x.dtype), theta)
-        return Controlled(super().start(theta, noise, h).log_theta, zeros)
+        return Controlled(*super().start(theta, noise, h), zeros)
 
     def update(self, chain: Controlled, relative: Any, key: tf.Tensor, h: Any) -> Controlled:
-        a, b, limit = relative
-        near = tree.map(lambda x, most: x < tf.math.log(most), chain.log_theta, limit)
+        a, b, limit, error = relative
+
+        def helps(theta: tf.Tensor, limit: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
+            return (theta < limit) & (error < tf.tanh(h / 2))
+
+        near = tree.map(helps, chain.theta, limit, h)
         b = tree.map(lambda near, b: tf.where(near, b, tf.ones_like(b)), near, b)
 
         stay, scale = tree.map(lambda b, h: -b * h, b, h), tree.map(alternative, b, h)
@@ -74,21 +85,20 @@ class SCIRCV(SCIR):
         def share(near: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
             return tf.reduce_mean(tf.cast(near, x.dtype), axis=list(range(1, x.shape.rank)))
 
-        log_theta = transition(chain.log_theta, a, stay, scale, key)
-        return Controlled(log_theta, tree.map(share, near, log_theta))
+        moved = transition(chain, a, stay, scale, key)
+        return Controlled(*moved, tree.map(share, near, chain.theta))
 
     def report(self, chain: Controlled, h: Any) -> dict[str, Any]:
         return {**super().report(chain, h), "control_variates": chain.share}
 
 
 def alternative(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """The logarithm of the scale c = (1 − exp(−b̂h))/b̂."""
+    """The scale c = (1 − exp(−b̂h))/b̂."""
     near = tf.abs(b * h) < SMALL
     away = tf.where(near, tf.ones_like(b), b)
-    c = tf.where(near, h * (1 - b * h / 2), -tf.math.expm1(-away * h) / away)
-    return tf.math.log(c)
+    return tf.where(near, h * (1 - b * h / 2), -tf.math.expm1(-away * h) / away)
 
 
 def main(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """The logarithm of the scale (1 − e⁻ʰ)/b̂."""
-    return tf.math.log(-tf.math.expm1(-h)) - tf.math.log(b)
+    """The scale (1 − e⁻ʰ)/b̂."""
+    return -tf.math.expm1(-h) / b

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .. import cir, random
+from .. import random
 
 CHUNK = 16  # tokens of one document that are neighbours in memory
 TOKENS = 4096  # at most about as many are worked on at a time: their numbers stay in the cache
@@ -232,8 +232,7 @@ def uniforms(key: tf.Tensor, shape: list[int], dtype: tf.DType) -> tf.Tensor:
 
 def proportions(shape: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """Draws from the Dirichlet distribution of each column, but for their scale."""
-    nothing = tf.fill(shape.shape, tf.constant(-np.inf, shape.dtype))
-    return tf.maximum(tf.exp(cir.log_gamma_poisson(nothing, shape, key, 1)), LEAST)
+    return tf.maximum(random.gammas(key, shape, 1), LEAST)
 
 
 def prefix_sums(pi: tf.Tensor, likelihood: tf.Tensor) -> list[tf.Tensor]:
