@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn
     return Drawn(*(tf.reshape(x, (*chains, -1))[..., :size] for x in drawn))
 
 
-def until_accepted(body: Any, start: tuple) -> Drawn:
+def until_accepted(body: Callable, start: tuple) -> Drawn:
     """What is drawn once nothing is rejected any more."""
     more = lambda drawn, *_: tf.reduce_any(rejected(drawn))  # noqa: E731
     return tf.while_loop(more, body, start, parallel_iterations=1)[0]

@@ -75,9 +75,12 @@ def with_value(value):
 
 
 BAD = {  # what the error says, … for some words of it: what is passed
-    "counts has nan in row": {"counts": with_value(np.nan)},
-    "counts must hold whole numbers from 0, not -1.0": {"counts": with_value(-1)},
-    "counts must hold whole numbers from 0, not 0.5": {"counts": csr_array(with_value(0.5))},
+    "counts must hold whole numbers from 0 to 2³¹ − 1, but has nan in row 1": {
+        "counts": with_value(np.nan)
+    },
+    "counts must hold…but has -1.0 in row 1": {"counts": with_value(-1)},
+    "counts must hold…but has 0.5 in row 1": {"counts": csr_array(with_value(0.5))},
+    "counts must hold…but has inf in row 1": {"counts": coo_matrix(with_value(np.inf))},
     "counts must have words in each document, but document 1 has none": {
         "counts": COUNTS * [[1], [0], [1]]
     },
@@ -115,6 +118,61 @@ def test_a_file_with_a_word_outside_its_vocabulary_is_refused(tmp_path):
     (tmp_path / "bad.dat").write_text(LDA_C.replace("3:5", "9:5"))
     with pytest.raises(ValueError, match=r"the word 9 .*outside the vocabulary"):
         corpus("counts", tmp_path / "bad.dat", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (UCI[:-6], "has 6 entries where its third line says 7: the file is not whole"),
+        (UCI[:-2], r"has 6\.6+7 entries"),
+        (UCI.replace("3 4 5", "3 4 -5"), "but has -5 in row 2"),
+        (UCI.replace("2 2 3", "4 2 3"), r"has a document outside 1 \.\.\. 3"),
+        (LDA_C[:-5], "has 3 words in document 2, whose line begins with 4: the file is not whole"),
+        (LDA_C[:-2], "which '.*' is not"),
+        (UCI.replace("2 2 3", "2 pear 3"), "which '.*' is not"),
+        ("", "which '.*' is not"),
+    ],
+)
+def test_files_that_are_not_whole_are_refused(text, message, tmp_path):
+    (tmp_path / "bad").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        corpus("counts", tmp_path / "bad")
+
+
+def by_hand(*phi, alpha=0.1):
+    """A model with these draws of its topics."""
+    draws = sgmcmc.Draws({"phi": np.float32(phi)}, {}, {"sampler": "by hand"})
+    return lda.TopicModel(draws, None, alpha, 5, 5)
+
+
+def test_perplexity_is_that_of_mean_probabilities():
+    """Equal topics, so that Gibbs sampling makes no difference; halves of even counts."""
+    first, second = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
+    word = np.arange(120) % 4
+    model = by_hand([first, first], [second, second])
+    found = model.perplexities(6 * np.eye(4, dtype=int)[word])
+    mean = np.array([first, np.add(first, second) / 2])
+    np.testing.assert_allclose(found, np.exp(-np.log(mean[:, word]).mean(axis=1)), rtol=1e-4)
+    assert model.perplexity(6 * np.eye(4, dtype=int)[word]) == found[1]
+
+
+def test_topics_are_in_the_order_of_documents():
+    word = np.random.default_rng(1).integers(0, 4, 120)
+    found = by_hand(np.eye(4)).topics(9 * np.eye(4, dtype=int)[word])
+    np.testing.assert_array_equal(found.argmax(axis=1), word)
+
+
+def test_mistakes_with_a_model_are_told():
+    model = by_hand([[0.5, 0.5], [0.1, 0.9]])
+    with pytest.raises(ValueError, match="counts must have documents of two tokens or more"):
+        model.perplexity(np.eye(2, dtype=int))
+    with pytest.raises(ValueError, match="share = 1 leaves no token to predict"):
+        model.perplexity([[2, 2]], share=1)
+    for method in (model.topics, model.perplexity):
+        with pytest.raises(ValueError, match="seed must be a whole number, 0 or more, not -1"):
+            method([[2, 2]], seed=-1)
+        with pytest.raises(ValueError, match="counts counts 3 words"):
+            method([[2, 2, 1]])
 
 
 K, W, TOKENS = 5, 1000, 100

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +49,11 @@ class Corpus:
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
         """The tokens of each document in two parts, the first with this share of them."""
-        lengths = self.lengths
-        tokens = np.repeat(np.arange(len(self.words)), self.counts)
-        document = np.repeat(np.arange(len(self)), lengths)
-        order = np.lexsort([rng.random(len(tokens)), document])
-        first = within(lengths) < np.repeat(np.ceil(share * lengths), lengths)
-        taken = np.bincount(tokens[order][first], minlength=len(self.words))
+        taken = np.empty_like(self.counts)
+        for start, stop in zip(self.starts, self.starts[1:]):
+            counts = self.counts[start:stop]
+            size = math.ceil(share * counts.sum())
+            taken[start:stop] = rng.multivariate_hypergeometric(counts, size, method="marginals")
         return tuple(
             Corpus(self.starts, self.words, part, self.n_words)
             for part in (taken, self.counts - taken)
@@ -112,9 +113,9 @@ def of_matrix(name: str, value: Any) -> Corpus:
         if not getattr(matrix, "has_canonical_format", True):
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        (documents, n_words), counts = matrix.shape, whole(name, matrix.data)
+        documents, n_words = matrix.shape
         document = np.repeat(np.arange(documents), np.diff(matrix.indptr))
-        words = matrix.indices
+        words, counts = matrix.indices, matrix.data
     else:
         dense = checks.array(name, value)
         if dense.ndim != 2:
@@ -123,29 +124,30 @@ def of_matrix(name: str, value: Any) -> Corpus:
                 f"file, not {checks.described(value)}"
             )
         (documents, n_words), (document, words) = dense.shape, np.nonzero(dense)
-        counts = whole(name, dense[document, words])
-    return ordered(document, words, counts, documents, n_words)
+        counts = dense[document, words]
+    return ordered(name, document, words, counts, documents, n_words)
 
 
 def ordered(
-    document: np.ndarray, words: np.ndarray, counts: np.ndarray, documents: int, n_words: int
+    name: str,
+    document: np.ndarray,
+    words: np.ndarray,
+    counts: np.ndarray,
+    documents: int,
+    n_words: int,
 ) -> Corpus:
     """A corpus of entries in the order of their documents, without those that count nothing."""
+    good = (counts >= 0) & (counts < 2**31) & (counts == np.floor(counts))
+    if not good.all():
+        bad = np.argmin(good)
+        raise ValueError(
+            f"{name} must hold whole numbers from 0 to 2³¹ − 1, but has {counts[bad]} in row "
+            f"{document[bad]}"
+        )
     kept = counts > 0
     sizes = np.bincount(document[kept], minlength=documents)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     return Corpus(starts, words[kept], counts[kept], n_words)
-
-
-def whole(name: str, counts: np.ndarray) -> np.ndarray:
-    """Counts as integers, if that is what they are."""
-    counts = np.asarray(counts)
-    if counts.dtype.kind == "f":
-        checks.finite(name, counts)
-    if (counts < 0).any() or (counts != np.floor(counts)).any():
-        wrong = counts[(counts < 0) | (counts != np.floor(counts))][0]
-        raise ValueError(f"{name} must hold whole numbers from 0, not {wrong}")
-    return counts.astype(np.int32)
 
 
 def read(name: str, path: Path, n_words: int | None) -> Corpus:
@@ -165,44 +167,66 @@ def read(name: str, path: Path, n_words: int | None) -> Corpus:
         if b":" in content[:10_000]:
             return lda_c(name, content, n_words)
         return bag_of_words(name, content)
-    except (IndexError, TypeError, OverflowError):
+    except NotNumbers:
         raise ValueError(
             f"{name} must be a file of UCI's bags of words or of LDA-C, which {str(path)!r} is not"
         ) from None
 
 
+class NotNumbers(Exception):
+    """A text that holds something else."""
+
+
+def numbers_in(content: bytes) -> np.ndarray:
+    """What is written, as integers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what cannot be read is a warning for some versions
+        try:
+            return np.fromstring(content, np.int64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            raise NotNumbers from None
+
+
 def bag_of_words(name: str, content: bytes) -> Corpus:
     """UCI's format."""
-    numbers = numbers_in(content.split())
-    documents, n_words = numbers[:2].tolist()
-    entries = numbers[3:].reshape(-1, 3)
-    document, words = entries[:, 0] - 1, entries[:, 1] - 1
+    numbers = numbers_in(content)
+    if len(numbers) < 3:
+        raise NotNumbers
+    documents, n_words, size = numbers[:3].tolist()
+    if len(numbers) != 3 + 3 * size:
+        raise ValueError(
+            f"{name} has {(len(numbers) - 3) / 3:.10g} entries where its third line says {size}: "
+            "the file is not whole"
+        )
+    document, words, counts = numbers[3:].reshape(-1, 3).T
+    document, words = document - 1, words - 1
     in_vocabulary(name, words, n_words)
-    if len(document) and not (document.min() >= 0 and document.max() < documents):
+    if size and not (document.min() >= 0 and document.max() < documents):
         raise ValueError(f"{name} has a document outside 1 ... {documents}")
-    order = np.argsort(document, kind="stable")
-    return ordered(
-        document[order], words[order], whole(name, entries[order, 2]), documents, n_words
-    )
+    if (np.diff(document) < 0).any():
+        order = np.argsort(document, kind="stable")
+        document, words, counts = document[order], words[order], counts[order]
+    return ordered(name, document, words, counts, documents, n_words)
 
 
 def lda_c(name: str, content: bytes, n_words: int | None) -> Corpus:
     """The format of LDA-C."""
-    lines = [line.split()[1:] for line in content.splitlines() if line.strip()]
-    pairs = b" ".join(pair for line in lines for pair in line).replace(b":", b" ").split()
-    words, counts = numbers_in(pairs).reshape(-1, 2).T
+    pairs = np.array([line.count(b":") for line in content.splitlines() if line.strip()])
+    numbers = numbers_in(content.replace(b":", b" "))
+    if len(numbers) != len(pairs) + 2 * pairs.sum():
+        raise NotNumbers
+    heads = np.cumsum(2 * pairs + 1) - 2 * pairs - 1
+    wrong = np.flatnonzero(numbers[heads] != pairs)
+    if len(wrong):
+        raise ValueError(
+            f"{name} has {pairs[wrong[0]]} words in document {wrong[0]}, whose line begins with "
+            f"{numbers[heads][wrong[0]]}: the file is not whole"
+        )
+    words, counts = np.delete(numbers, heads).reshape(-1, 2).T
     n_words = n_words or int(words.max()) + 1
     in_vocabulary(name, words, n_words)
-    document = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
-    return ordered(document, words, whole(name, counts), len(lines), n_words)
-
-
-def numbers_in(words: list[bytes]) -> np.ndarray:
-    """What is written, as integers."""
-    try:
-        return np.array(words, np.int64)
-    except ValueError as error:
-        raise TypeError("not a number") from error
+    document = np.repeat(np.arange(len(pairs)), pairs)
+    return ordered(name, document, words, counts, len(pairs), n_words)
 
 
 def in_vocabulary(name: str, words: np.ndarray, n_words: int) -> None:

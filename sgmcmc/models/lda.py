@@ -99,7 +99,7 @@ class TopicModel:
         array of (documents, topics)
         """
         documents = corpus("counts", counts, self.draws["phi"].shape[-1])
-        return np.mean(list(self.proportions(documents, seed)), axis=0)
+        return np.concatenate([pi.mean(axis=0) for _, pi in self.proportions(documents, seed)])
 
     def perplexity(self, counts: Any, share: float = 0.5, seed: int = 0) -> float:
         """How well parts of documents tell the rest: lower is better.
@@ -135,37 +135,40 @@ class TopicModel:
         array of (draws,)
         """
         checks.number("share", share, above=0, at_most=1)
-        documents = corpus("counts", counts, self.draws["phi"].shape[-1])
+        phis = self.draws["phi"]
+        documents = corpus("counts", counts, phis.shape[-1])
         documents = documents.some(np.flatnonzero(documents.lengths > 1))
-        seen, rest = documents.split(share, stream(seed, SPLITS))
-        document = np.repeat(np.arange(len(rest)), np.diff(rest.starts))
+        if not len(documents):
+            raise ValueError("counts must have documents of two tokens or more, but has none")
+        seen, rest = documents.split(share, stream(checks.seed(seed), SPLITS))
         if not rest.counts.any():
             raise ValueError(f"share = {share} leaves no token to predict")
-        total, trace = 0.0, []
-        for i, pi in enumerate(self.proportions(seen, seed)):
-            phi = self.draws["phi"][i]
-            total = total + np.einsum("ek,ke->e", pi[document], phi[:, rest.words])
-            log = np.log(np.maximum(total / (i + 1), np.finfo(np.float32).tiny))
-            trace.append(np.exp(-(rest.counts @ log) / rest.counts.sum()))
-        return np.array(trace)
+        log_lik = np.zeros(len(phis))
+        for index, pi in self.proportions(seen, seed):
+            some, total = rest.some(index), 0.0
+            document = np.repeat(np.arange(len(index)), np.diff(some.starts))
+            for i, phi in enumerate(phis):
+                total = total + np.einsum("ek,ke->e", pi[i, document], phi[:, some.words])
+                log = np.log(np.maximum(total / (i + 1), np.finfo(np.float32).tiny))
+                log_lik[i] += some.counts @ log
+        return np.exp(-log_lik / rest.counts.sum())
 
-    def proportions(self, documents: Corpus, seed: int) -> Iterator[np.ndarray]:
-        """E π of each document, for each draw of the topics."""
-        phis = self.draws["phi"]
+    def proportions(self, documents: Corpus, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """E π of some documents after others: their numbers, and (draws, documents, topics)."""
         n = min(BATCH, len(documents))
         sweeps = self.n_burn_in, self.n_samples
         expect = topic_proportions(room(documents.lengths, n), self.alpha, *sweeps)
         rows = documents.rows()
-        keys = stream(seed, TOPICS).bit_generator
-        for phi in phis:
+        keys = stream(checks.seed(seed), TOPICS).bit_generator
+        for start in range(0, len(documents), n):
+            index = np.arange(start, start + n) % len(documents)  # the last go round
+            some = [tf.constant(rows[name][index]) for name in ("words", "counts")]
             found = []
-            for start in range(0, len(documents), n):
-                index = np.arange(start, start + n) % len(documents)  # the last go round
-                some = (tf.constant(rows[name][np.sort(index)]) for name in ("words", "counts"))
+            for phi in self.draws["phi"]:
                 key = keys.random_raw(1).view(np.int32)
-                each = expect(tf.constant(phi), *some, tf.constant(key)).numpy()
-                found.append(each[np.argsort(np.argsort(index))][: len(documents) - start])
-            yield np.concatenate(found)
+                found.append(expect(tf.constant(phi), *some, tf.constant(key)).numpy())
+            left = len(documents) - start
+            yield index[:left], np.stack(found)[:, :left]
 
 
 @lru_cache
@@ -248,7 +251,7 @@ def fit_lda(
         For "scircv": after how many iterations the parameters of the posterior are estimated anew.
         By default 100.
     refresh_size : int, optional
-        For "scircv": on how many documents. By default 10 minibatches.
+        For "scircv": on how many documents. By default as many as are read in between, or all.
     seed : int, optional
         Fixes every random number: same seed, same draws.
     verbose : bool
@@ -294,7 +297,8 @@ def fit_lda(
     beta = checks.number("beta", beta, above=0)
     if sampler == "scircv":
         every = 100 if refresh_every is None else refresh_every
-        size = min(10 * n, len(documents)) if refresh_size is None else refresh_size
+        every = checks.whole("refresh_every", every)
+        size = min(every * n, len(documents)) if refresh_size is None else refresh_size
         renewal = {"refresh_every": every, "refresh_size": size}
     elif refresh_every is not None or refresh_size is not None:
         raise ValueError('refresh_every and refresh_size are for sampler="scircv" alone')
