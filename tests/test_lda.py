@@ -1,5 +1,6 @@
 """Topic models: what is read, what is found, what is refused."""
 
+import functools
 import gzip
 import re
 
@@ -176,6 +177,7 @@ def test_mistakes_with_a_model_are_told():
 
 
 K, W, TOKENS = 5, 1000, 100
+N_TOKENS = 1000 * TOKENS
 
 
 def synthetic(rng, documents, alpha=0.1, beta=0.02):
@@ -192,18 +194,19 @@ def true_model(phi, like):
 
 
 @pytest.fixture(scope="module")
-def fits():
-    """Samplers started at the truth, for 300 iterations of 50 documents."""
+def study():
+    """Topics, documents to learn from and others, and a way to fit samplers that start at φ."""
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     print(f"seed = {seed}")
     phi, documents = synthetic(np.random.default_rng(seed), 1300)
     train, test = documents[:1000], documents[1000:]
 
-    def fit(sampler, h):
+    @functools.cache
+    def fit(sampler, h, beta=0.02):
         return sgmcmc.fit_lda(
             *(train, None, K, sampler),
             stepsize=h,
-            beta=0.02,
+            beta=beta,
             n_iters=200,
             burn_in=100,
             thin=10,
@@ -212,23 +215,52 @@ def fits():
             verbose=False,
         )
 
-    return phi, test, fit("scir", 0.1), fit("sgrld", 0.01)
+    return phi, train, test, fit
+
+
+def moved(model, phi):
+    """Squared distances of draws from φ relative to a posterior's variance, about 2 for its own."""
+    sizes = N_TOKENS / K
+    distance = ((model.draws["phi"] - phi) ** 2).sum(axis=2).mean()
+    return distance / ((phi * (1 - phi)).sum(axis=1).mean() / sizes)
+
+
+def on_absent_words(model, train, beta=0.02):
+    """Their probability relative to its posterior mean β/(β + number of tokens)."""
+    absent = np.flatnonzero(train.sum(axis=0) == 0)
+    mean = model.draws["phi"][..., absent].sum(axis=2).mean()
+    return mean / (beta * len(absent) * K / (N_TOKENS + beta * W * K))
 
 
 @pytest.mark.slow
-def test_perplexity_near_that_of_the_truth(fits):
+def test_perplexity_near_that_of_the_truth(study):
     """The design page has 64.0 where the truth has 63.07."""
-    phi, test, scir, sgrld = fits
-    truth = true_model(phi, scir).perplexity(test)
-    found = {m.draws.settings["sampler"]: m.perplexity(test) for m in (scir, sgrld)}
+    phi, _, test, fit = study
+    fits = [fit("scir", 0.1), fit("scircv", 0.1), fit("sgrld", 0.01)]
+    truth = true_model(phi, fits[0]).perplexity(test)
+    scir, scircv, sgrld = found = [model.perplexity(test) for model in fits]
     print(truth, found)
-    assert found["scir"] <= truth * 64.0 / 63.07
-    assert found["sgrld"] > found["scir"]
+    assert scir <= truth * 64.0 / 63.07
+    assert scircv <= truth * 64.0 / 63.07
+    assert sgrld > scir
 
 
 @pytest.mark.slow
-def test_topics_of_new_documents(fits, seed):
-    phi, _, scir, _ = fits
+def test_draws_spread_as_the_posterior_does(study):
+    """With controls: one that stays at the truth, another β, and a sampler with large errors."""
+    phi, train, _, fit = study
+    for model in (fit("scir", 0.1), fit("scircv", 0.1)):
+        assert 1 < moved(model, phi) < 5
+        assert 0.5 < on_absent_words(model, train) < 2
+    assert moved(fit("scir", 1e-12), phi) < 0.01
+    assert on_absent_words(fit("scir", 0.1, beta=0.1), train) > 2
+    assert on_absent_words(fit("sgrld", 0.01), train) > 2
+
+
+@pytest.mark.slow
+def test_topics_of_new_documents(study, seed):
+    phi, _, _, fit = study
+    scir = fit("scir", 0.1)
     rng = np.random.default_rng(seed)
     counts = np.stack([rng.multinomial(300, p / p.sum()) for p in phi.astype(float)])
     proportions = scir.topics(counts)

@@ -2,7 +2,7 @@
 
 Each comparison is of a mean over independent chains with an exact value. It fails where they are
 more than ALARM standard errors apart, which chance alone does 4 times in ten million (Student's t
-with 250 degrees of freedom or more); with fewer than 200 comparisons in the suite, some test of it
+with 250 degrees of freedom or more); with fewer than 250 comparisons in the suite, some test of it
 fails by chance less than once in ten thousand runs, whatever the seeds. A comparison whose
 standard error is too large to find a relative error of `detect` with probability .9987 fails as
 well: it proves nothing.
