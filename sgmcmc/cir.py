@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,16 +13,10 @@ USES = 4  # a call takes the uses use, use + 1, ..., use + USES − 1 of its key
 DRAWN_WHOLE = 1000  # an array up to this size is drawn anew as a whole where one is rejected
 DEPTH = 100  # of larger ones, one in so many at a time
 TINY = float(np.finfo(np.float32).tiny)  # so that log 0 never occurs
+MANY = 50  # a rate at which there is an event, whatever the random numbers
 
 
-class Drawn(NamedTuple):
-    """A draw of G(shape + Poisson(λ)), twice: G − λ, and log G."""
-
-    excess: tf.Tensor
-    log: tf.Tensor
-
-
-def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
+def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> tf.Tensor:
     """G(shape + K) with K ~ Poisson(λ), λ = rate: elementwise.
 
     Twice G is non-central chi-squared with 2 shape degrees of freedom and non-centrality 2λ. From
@@ -49,34 +42,33 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
 
     Returns
     -------
-    Drawn
-        The excess G − λ = Z²/2 + √(2λ)Z + G(a − ½), whose rounding errors are small beside itself,
-        not beside λ; it is G where there was no event, as for shapes below ½ at times with λ < 23,
-        the longest time to an event. And log G, which is right where G would underflow.
+    tensor
+        log G, which is right where G would underflow; but where λ > MANY, the excess G − λ =
+        Z²/2 + √(2λ)Z + G(a − ½), whose rounding errors are small beside itself, not beside λ.
+        One number for each draw: to have both would cost twice the time, as XLA would draw twice.
     """
     chains = tuple(key.shape[:-1])
     size = int(np.prod(shape.shape[len(chains) :]))
     flat = [tf.reshape(x, (*chains, size)) for x in (rate, shape)]
     draw = as_a_whole if size <= DRAWN_WHOLE else in_columns
-    return Drawn(*(tf.reshape(x, shape.shape) for x in draw(*flat, key, use)))
+    return tf.reshape(draw(*flat, key, use), shape.shape)
 
 
-def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn:
+def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
     """Attempts at all elements, until none of them is rejected any more.
 
     XLA makes vector instructions of a row of them, not of a bare vector: a fifth of the time.
     """
     number, row = tf.range(a.shape[-1])[None], [x[..., None, :] for x in (rate, a)]
 
-    def body(drawn: Drawn, fresh: tf.Tensor) -> tuple:
+    def body(drawn: tf.Tensor, fresh: tf.Tensor) -> tuple:
         new = attempt(*row, number, key, fresh, use)
-        return chosen(rejected(drawn), new, drawn), random.folded(fresh, use)
+        return tf.where(rejected(drawn), new, drawn), random.folded(fresh, use)
 
-    none = tf.fill(row[0].shape, a.dtype.max)
-    return until_accepted(body, (Drawn(none, none), key))
+    return until_accepted(body, (tf.fill(row[0].shape, a.dtype.max), key))
 
 
-def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn:
+def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
     """An attempt at all elements, then at one rejected element a column, of DEPTH elements each."""
     chains, size = tuple(a.shape[:-1]), a.shape[-1]
     pad = [[0, 0]] * len(chains) + [[0, -size % DEPTH]]
@@ -85,8 +77,8 @@ def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn
     columns = [tf.reshape(x, (*chains, *number.shape)) for x in flat]
     drawn = attempt(*columns, number, key, key, use)
 
-    def body(drawn: Drawn, which: tf.Tensor, new: Drawn, fresh: tf.Tensor) -> tuple:
-        drawn, fresh = chosen(number == which, new, drawn), random.folded(fresh, use)
+    def body(drawn: tf.Tensor, which: tf.Tensor, new: tf.Tensor, fresh: tf.Tensor) -> tuple:
+        drawn, fresh = tf.where(number == which, new, drawn), random.folded(fresh, use)
         left = tf.where(rejected(drawn), number, -1)
         which = tf.reduce_max(left, axis=-2, keepdims=True)
         some = [tf.gather(x, tf.maximum(which, 0), batch_dims=len(chains)) for x in flat]
@@ -94,25 +86,19 @@ def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> Drawn
 
     # What is carried is computed once; else XLA would redo the columns' draws for each element.
     none = tf.fill((*chains, 1, number.shape[1]), -1)
-    new = Drawn(*[tf.cast(none, a.dtype)] * 2)
-    drawn = until_accepted(body, (drawn, none, new, key))
-    return Drawn(*(tf.reshape(x, (*chains, -1))[..., :size] for x in drawn))
+    drawn = until_accepted(body, (drawn, none, tf.cast(none, a.dtype), key))
+    return tf.reshape(drawn, (*chains, -1))[..., :size]
 
 
-def until_accepted(body: Callable, start: tuple) -> Drawn:
+def until_accepted(body: Callable, start: tuple) -> tf.Tensor:
     """What is drawn once nothing is rejected any more."""
     more = lambda drawn, *_: tf.reduce_any(rejected(drawn))  # noqa: E731
     return tf.while_loop(more, body, start, parallel_iterations=1)[0]
 
 
-def rejected(drawn: Drawn) -> tf.Tensor:
+def rejected(drawn: tf.Tensor) -> tf.Tensor:
     """Where an attempt has drawn nothing yet."""
-    return drawn.log == drawn.log.dtype.max
-
-
-def chosen(condition: tf.Tensor, new: Drawn, old: Drawn) -> Drawn:
-    """The new draw where the condition holds."""
-    return Drawn(*(tf.where(condition, x, y) for x, y in zip(new, old)))
+    return drawn == drawn.dtype.max
 
 
 def attempt(
@@ -122,7 +108,7 @@ def attempt(
     key: tf.Tensor,
     fresh: tf.Tensor,
     use: int,
-) -> Drawn:
+) -> tf.Tensor:
     """The draw, or the largest of floats where three candidates are rejected.
 
     Elements of the same number have the same events and Z from `key` at each attempt (redrawing
@@ -141,7 +127,7 @@ def attempt(
     x, z = random.box_muller(*first)
     event, z = -tf.cast(tf.math.log(event), a.dtype), tf.cast(z, a.dtype)
 
-    small = a < 0.5
+    many, small = rate > MANY, a < 0.5
     shifted, taken = ~small | (event < rate), tf.where(small, event, 0)
     rate = rate - taken
     a = tf.where(shifted, tf.where(small, a + 0.5, a - 0.5), a)
@@ -157,8 +143,8 @@ def attempt(
     square = (z * np.sqrt(0.5) + root) ** 2 + TINY
     total = tf.math.log(tf.where(shifted, square + rest, gamma))
     log_g = tf.where(shifted, total, total + log_power)
-    excess = tf.where(shifted, z * (np.sqrt(2) * root + z / 2) - taken, 0) + rest
-    return Drawn(*(tf.where(v != 0, x, a.dtype.max) for x in (excess, log_g)))
+    excess = z * (np.sqrt(2) * root + z / 2) - taken + rest
+    return tf.where(v != 0, tf.where(many, excess, log_g), a.dtype.max)
 
 
 def candidate(d: tf.Tensor, x: tf.Tensor, level: tf.Tensor) -> tf.Tensor:

@@ -64,8 +64,8 @@ def setup(
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict
-        The step size ε; or a schedule, a function of the iteration 0, 1, ... such as
-        `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of either by parameter.
+        The step size, ε or, for probabilities, h; or a schedule, a function of the iteration 0, 1,
+        ... such as `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of either by parameter.
     log_prior : function of params, optional
         The log prior density up to a constant. Flat by default.
     minibatch_size : int or float

@@ -281,6 +281,7 @@ def test_same_seed_same_topics():
             *(documents, None, 3),
             minibatch_size=10,
             n_iters=4,
+            burn_in=0,
             thin=2,
             seed=seed,
             n_samples=2,

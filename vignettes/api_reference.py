@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ def page() -> str:
     missing = set(sgmcmc.__all__) - set(entries) - set(setups)
     if missing:
         raise ValueError(f"GROUPS lacks {sorted(missing)}")
+    links = anchors(entries)
     parts = [
         "<!-- Written by vignettes/api_reference.py from the docstrings: edit those. -->",
         "# Reference",
@@ -69,7 +71,7 @@ def page() -> str:
         "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `out`), and returns a `Sampler` "
         "for `step`, `run` and `get_params`.",
         "\n".join(
-            f"- {title}: " + ", ".join(f"[`{name}`](#{anchor(name)})" for name in names)
+            f"- {title}: " + ", ".join(f"[`{name}`](#{links[name]})" for name in names)
             for title, names in GROUPS.items()
         ),
     ]
@@ -86,9 +88,15 @@ def found(name: str) -> Any:
     return thing
 
 
-def anchor(name: str) -> str:
-    """Where a code host puts the heading of that name."""
-    return name.lower().replace(".", "")
+def anchors(names: Iterable[str]) -> dict[str, str]:
+    """Where a code host puts the headings of these names, which may differ in case alone."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = name.lower().replace(".", "")
+        while plain in found.values():
+            plain += "-1"
+        found[name] = plain
+    return found
 
 
 def entry(name: str, thing: Any) -> str:

@@ -8,9 +8,9 @@
 # and may come as near to 0 as the posterior wants. `scircv` does so with control variates, and
 # `sgrld` is the older Langevin sampler, for comparison.
 #
-# The first half repeats experiments of the papers that proposed these samplers (Baker et al., 2018;
-# Barile and Nemeth, 2024), on posteriors that are known. The second goes on to mixtures, whose
-# categories nobody has seen.
+# The first half repeats experiments of the papers that proposed these samplers (Baker, Fearnhead,
+# Fox and Nemeth, 2018; Barile and Nemeth), on posteriors that are known. The second goes on to
+# mixtures, whose categories nobody has seen.
 
 # %%
 import os
@@ -205,7 +205,7 @@ for axes, (case, of_case) in zip(panels, results.items()):
     axes.set_xticks([0.001, 0.01, 0.1, 0.5], ["0.1 %", "1 %", "10 %", "50 %"])
     axes.set_yticks([0.02, 0.05, 0.1, 0.2, 0.5], [".02", ".05", ".1", ".2", ".5"])
     axes.minorticks_off()
-panels[0].set_ylabel("distance from the posterior")
+panels[0].set_ylabel("Kolmogorov-Smirnov distance")
 panels[1].legend()
 fig.tight_layout()
 
@@ -217,17 +217,19 @@ for case, of_case in results.items():
         print(f"{name:8}" + "".join(f"{cell:>16}" for cell in cells))
 
 # %% [markdown]
-# In the sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: it does not suffer
+# Dots are single chains, lines their means; the grey band holds 95 % of independent draws. In the
+# sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: it does not suffer
 # from noise, but from its steps near zero. `scir` improves from .13 to .034 as the noise goes away,
 # and all but joins the band of independent draws. In the dense posterior, where nothing is near
 # zero, `sgrld` is a little worse than `scir`, most of all with single rows. So far the paper.
 #
 # `scircv`, which is younger, is within the band or just above it from minibatches of 1 % on (5 % in
 # the dense posterior), and there its best step is 1: two draws in a row have little in common. With
-# smaller minibatches it does what `scir` does: 1 or 5 rows are too few for control variates, and
-# the sampler notices. Its rule is Var[â]/(a − 1)² ≤ 1. At 1 % that is a close call: it is .91 for
-# the second and third category, and near 1 for all of the dense posterior, of which the one with 91
-# rows takes plain steps.
+# minibatches of 1 or 5 rows it does little better than `scir`. It uses control variates for the
+# categories where Var[â]/(a − 1)² ≤ 1, and with so few rows that is the first category of the
+# sparse posterior alone; all others take plain steps. At 1 % it is a close call: .91 for the second
+# and third category, and near 1 for all of the dense posterior, of which the one with 91 rows takes
+# plain steps. What share of the categories used them is in `stats["control_variates"]["omega"]`.
 #
 # These step sizes are the best for 1000 draws. The longer the chain, the smaller the best step.
 #
@@ -404,6 +406,7 @@ for shift, (name, omega), colour in zip((-0.1, 0.1), shown.items(), ("black", "t
         label=name,
     )
 panels[0].set(xlabel="component", ylabel="weight", title="Means and 95 % intervals")
+panels[0].set(yscale="log", ylim=(1e-7, 1))
 for name, (_, _, style) in variants.items():
     ratio = [(omega.std(0) / gibbs.std(0))[:4].mean() for omega in weights[name]]
     panels[1].loglog(steps, ratio, style, color=colours[name.split(",")[0]], label=name)
@@ -421,7 +424,9 @@ fig.tight_layout()
 # Plain `scir` is too wide again, even at h = .03 (minibatches are 1 % of 10,000 rows). In such a
 # model a depends on ω: `scircv` measures it where the chain starts, here at equal weights, which is
 # not where the chain goes. `refresh_every=500` has it measure a again every 500 iterations, on all
-# rows (or fewer, `refresh_size`), and the draws are right, with a step size ten times as large.
+# rows, and the draws are right, with a step size ten times as large. (Where all rows are too many,
+# `refresh_size` takes some. Their error adds to the variance, and control variates are only used
+# where it is less than what they take out.)
 #
 # With h = 1 they are 7 % too narrow, and that is not noise. Responsibilities are averages: a step
 # lets them stand for components that ought to be random, and the larger the step, the more of that
@@ -488,14 +493,15 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 #
 # ## What to choose
 #
-# - **Rare categories, and little else that matters**: `scir`, h = .1 to .5. Where minibatches have
-#   no counts there is no noise.
-# - **The width of common categories matters too**: `scircv`, h = .5 or 1 where categories are
-#   observed; look at `stats["control_variates"]`, which says how many categories use them. Where
-#   they are latent, h ≤ .3, with `refresh_every`: a few hundred iterations, so that its passes
-#   through the data cost no more than the minibatches between them.
-# - **`scir` without control variates**: an error of δ in the variance wants h = 2δ n/N. Larger
-#   minibatches allow for larger steps.
+# - **Categories without any rows, and little else that matters**: `scir`, h = .1 to .5. Where no
+#   minibatch has a count there is no noise.
+# - **The width of the others matters too**: `scircv`, h = .5 or 1 where categories are observed.
+#   Look at `stats["control_variates"]`, the share of the categories that use them: those with less
+#   than about one row a minibatch do not, and have all of the noise, with either sampler. Where
+#   categories are latent, h ≤ .3, with `refresh_every`: a few hundred iterations, so that its
+#   passes through the data cost no more than the minibatches between them.
+# - **Categories with a few rows, or `scir`**: an error of δ in the variance wants h = 2δ n/N.
+#   Larger minibatches allow for larger steps, and for control variates of more categories.
 # - **`sgrld`**: for comparison.
 #
 # ## What can go wrong

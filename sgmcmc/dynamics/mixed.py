@@ -15,14 +15,18 @@ from . import DRAW, START, STEP, Chain, Dynamics, Keyed
 
 @dataclass(frozen=True)
 class Gibbs(Dynamics):
-    """A parameter that is drawn by a function of the user's, given all others.
+    """A parameter that is drawn by a function of the user's, given all others and the minibatch.
+
+    That is a Gibbs step where its conditional distribution does not depend on the data, as of a
+    prior's parameters. Where it does, the function has a part of the rows only.
 
     Parameters
     ----------
     draw : function of (params, data, key)
         Returns a draw of the parameter from its conditional distribution, of the parameter's shape.
-        `data` are the rows of the minibatch; `key` is for the functions of `sgmcmc.random`, or a
-        seed for those of `tf.random.stateless_*`, which are much slower when compiled.
+        `data` are the rows of the minibatch, not scaled to all; `key` is for the functions of
+        `sgmcmc.random`, or a seed for those of `tf.random.stateless_*`, which are much slower when
+        compiled.
 
     Examples
     --------

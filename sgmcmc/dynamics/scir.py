@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import tree
-from ..cir import gamma_poisson
+from ..cir import MANY, gamma_poisson
 from .simplex import Simplex
-
-MANY = 50  # a rate at which there is an event, whatever the random numbers
 
 
 class Positive(NamedTuple):
@@ -28,12 +26,11 @@ def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) ->
     would add up over the steps. All parameters are drawn at once, as this is much to compile.
     """
     rate = tree.map(lambda x, stay, scale: x * tf.exp(stay) / scale, chain.theta, stay, scale)
-    drawn = gamma_poisson(tree.flat(rate), tree.flat(shape), key)
-    excess, log_g = (tree.split(x, chain.theta) for x in drawn)
-    log_few = tree.map(lambda x, scale: x + tf.math.log(scale), log_g, scale)
+    drawn = tree.split(gamma_poisson(tree.flat(rate), tree.flat(shape), key), chain.theta)
+    log_few = tree.map(lambda log_g, scale: log_g + tf.math.log(scale), drawn, scale)
     moved = tree.map(
         lambda x, excess, stay, scale: x + (x * tf.math.expm1(stay) + scale * excess),
-        *(chain.theta, excess, stay, scale),
+        *(chain.theta, drawn, stay, scale),
     )
 
     def either(rate: tf.Tensor, many: tf.Tensor, few: tf.Tensor) -> tf.Tensor:
@@ -72,8 +69,14 @@ class SCIR(Simplex):
 
     Examples
     --------
-    >>> import sgmcmc
+    >>> import sgmcmc, tensorflow as tf
     >>> block = sgmcmc.SCIR(alpha=0.1)  # of a sampler that `mixed` makes
+    >>> def counts(params, data, key):  # of a mixture, its components drawn
+    ...     log_p = tf.math.log(params["omega"]) + data["log_density"]  # (rows, components)
+    ...     u, _ = sgmcmc.random.uniforms(key, log_p.shape)
+    ...     component = tf.argmax(log_p - tf.math.log(-tf.math.log(u)), axis=1)
+    ...     return {"omega": tf.reduce_sum(tf.one_hot(component, log_p.shape[1]), axis=0)}
+    >>> block = sgmcmc.SCIR(alpha=0.1, counts=counts)
     """
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Positive:

@@ -22,11 +22,11 @@ class SGRLD(Simplex):
 
         θ ← |θ + (h/2)(α + ẑ − θ − ω Σẑ) + N(0, hθ)|
 
-    and ω = θ / Σθ along the last axis: Euler's approximation of a diffusion on θ > 0. It makes an
-    error in the step size, large where probabilities are near zero: `scir` has none. For `positive`
-    parameters the drift is (h/2)(α + ẑ − θ).
+    and ω = θ / Σθ along the last axis: Euler's approximation of a diffusion on θ > 0. Its error
+    grows with the step size, and is large where probabilities are near zero; `scir` makes none
+    there. For `positive` parameters the drift is (h/2)(α + ẑ − θ).
 
-    The counts are had as in `scir`.
+    Counts are those of `scir`: from the likelihood by differentiation, or by a function `counts`.
 
     Patterson and Teh (2013), Stochastic gradient Riemannian Langevin dynamics on the probability
     simplex, NIPS; Baker et al. (2018), section 1.3, of which this is the expanded-mean version.

@@ -35,17 +35,20 @@ class Simplex(Dynamics):
     counts: Callable[[dict, dict, Any], dict] | None = checks.tunable(
         None,
         checks.optional_function,
-        "A function of (params, data, key) that returns, by parameter, the expected counts of its "
-        "categories summed over the rows of `data`, in place of those by differentiation: for "
-        "models that draw their latent variables. `key` is for the functions of `sgmcmc.random`, "
-        "or a seed for those of `tf.random.stateless_*`, much slower when compiled. `log_lik` may "
-        "then be None, and no log posterior is recorded.",
+        "A function of (params, data, key) that returns, by parameter, the counts of its "
+        "categories in place of those by differentiation: for models that draw their latent "
+        "variables, as in the example of `SCIR`. They have the form of the parameter and are sums "
+        "over the rows of `data`, neither scaled to all rows nor with `alpha`: that is done here. "
+        "`key` is for the functions of `sgmcmc.random`, or a seed for those of "
+        "`tf.random.stateless_*`, much slower when compiled. `log_lik` may then be None, and no "
+        "log posterior is recorded.",
     )
     positive: tuple[str, ...] = checks.tunable(
         (),
         checks.some_names,
-        "Names of parameters that are not probabilities but positive numbers with Gamma(a, 1) "
-        "posteriors, a being α and the counts.",
+        "Names of parameters that are not probabilities but positive numbers θ with Gamma(a, 1) "
+        "posteriors, a being α and the counts. The −θ of that density is the sampler's own: leave "
+        "it out of `log_lik`. For a posterior Gamma(a, r), take r times the parameter as θ.",
     )
     keep_log: bool = checks.tunable(
         False,

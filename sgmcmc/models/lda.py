@@ -196,9 +196,9 @@ def fit_lda(
     alpha: float = 0.1,
     beta: float = 0.1,
     minibatch_size: int | float = 50,
-    n_iters: int = 1000,
-    burn_in: int = 0,
-    thin: int = 20,
+    n_iters: int = 500,
+    burn_in: int = 500,
+    thin: int = 10,
     n_burn_in: int = 20,
     n_samples: int = 40,
     start: np.ndarray | None = None,
@@ -218,7 +218,8 @@ def fit_lda(
     ----------
     counts : sparse or dense matrix, or path
         How often each word (column) is in each document (row): of SciPy or NumPy; or a file in the
-        format of UCI's bags of words or of LDA-C, gzipped or not.
+        format of UCI's bags of words or of LDA-C, gzipped or not. Leave out documents without
+        words, as by `counts[counts.sum(axis=1) > 0]`.
     vocab : sequence of str, optional
         The words.
     n_topics : int
@@ -231,13 +232,13 @@ def fit_lda(
     alpha : float
         Prior of the topics in a document: few each where it is small.
     beta : float
-        Prior of the words in a topic.
+        Prior of the words in a topic, which is what the samplers call `alpha`.
     minibatch_size : int or float
         Documents a minibatch.
     n_iters : int
         Iterations that count, after `burn_in`.
     burn_in : int
-        Iterations before those that count.
+        Iterations before those that count, in which the topics form.
     thin : int
         In how many iterations one draw of the topics is kept, which is n_topics × words numbers.
     n_burn_in : int
