@@ -487,7 +487,7 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 
 # %% [markdown]
 # The weights and the centres are within two standard deviations of those that made the data, and
-# the mean of τ is what its conditional distribution, Gamma(2.5, 1 + Σμ²/2), says. An `ess` of a
+# the mean of τ is what its conditional distribution, Gamma(2.5, 1 + Σμ²/2), says. An `ess` below a
 # hundred for the smallest component's centre is little: in earnest this chain would run ten times
 # as long.
 #
