@@ -98,7 +98,7 @@ class Draws(Mapping):
 
         if not self:
             raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
-        chained = self.settings["n_chains"] is not None
+        chained = self.settings.get("n_chains") is not None
         names, columns = [], []
         for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self))):
             x = np.asarray(x if chained else x[None], float).swapaxes(0, 1)  # draws first
@@ -122,7 +122,7 @@ class Draws(Mapping):
             logger.setLevel(level)
         table = {"mean": draws.mean(axis=(0, 1)), "sd": sd}
         table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
-        table |= {"ess": ess, "mcse": sd / np.sqrt(ess)}
+        table |= {"ess": ess, "mcse": sd / np.sqrt(np.maximum(ess, 1))}
         if several:
             ratio = mcmc.potential_scale_reduction(draws, split_chains=True)  # of variances
             table["r_hat"] = np.sqrt(ratio.numpy())
@@ -165,7 +165,7 @@ class Draws(Mapping):
             import arviz
         except ImportError as error:
             raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from error
-        chained = self.settings["n_chains"] is not None
+        chained = self.settings.get("n_chains") is not None
         posterior, stats = (
             {
                 name.replace("/", "."): np.asarray(x) if chained else np.asarray(x)[None]

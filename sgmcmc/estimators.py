@@ -219,7 +219,7 @@ class Centre(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ControlVariate:
+class ControlVariate(Gradient):
     """The gradient relative to that at a point θ̂ near the mode, where it is known exactly.
 
     With g for the log likelihood's part of it, summed over all rows, and ĝ on the minibatch,
@@ -235,7 +235,6 @@ class ControlVariate:
     """
 
     suffix = " with control variates"
-    renews = False
 
     opt_stepsize: float | None = checks.tunable(
         None,

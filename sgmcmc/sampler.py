@@ -279,15 +279,15 @@ class Sampler:
 
     def diverged(self, draw: dict[str, Any], iteration: int, steps: np.ndarray) -> ChainDiverged:
         """The error that says which parameter diverged, when, and what to try."""
-        what = "the log posterior"
+        what, name = "the log posterior", ""
         parts = [
             dict(zip(tree.names(part), tree.leaves(part)))
             for part in draw.values()
             if isinstance(part, dict)
         ]
-        for i, name in enumerate(tree.names(self.params)):
-            if not all(np.isfinite(part.get(name, 0)).all() for part in parts):
-                what, steps = f"the parameter {name!r}", steps[[i]]
+        for i, each in enumerate(tree.names(self.params)):
+            if not all(np.isfinite(part.get(each, 0)).all() for part in parts):
+                what, name, steps = f"the parameter {each!r}", each, steps[[i]]
                 break
         if iteration == 0:
             error = ChainDiverged(
@@ -299,9 +299,9 @@ class Sampler:
             return error
         error = ChainDiverged(
             f"{what} became NaN or infinite at iteration {iteration} with stepsize "
-            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. {self.dynamics.too_far}. Else "
-            "see that log_lik and log_prior are finite wherever the chain may go. The draws before "
-            "are in the exception's .draws"
+            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. {self.dynamics.advice(name)}. "
+            "Else see that log_lik and log_prior are finite wherever the chain may go. The draws "
+            "before are in the exception's .draws"
         )
         error.iteration = iteration
         return error

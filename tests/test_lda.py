@@ -85,7 +85,7 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "counts must have words in each document, but document 1 has none": {
         "counts": COUNTS * [[1], [0], [1]]
     },
-    "counts counts 4 words, but the vocabulary has 3": {"vocab": WORDS[:3]},
+    "counts is of 4 words, but the vocabulary has 3": {"vocab": WORDS[:3]},
     "counts must be a matrix of documents × words": {"counts": COUNTS[0]},
     "counts must be the path of a file that can be read": {"counts": "nowhere.txt"},
     "counts must be a file of UCI's bags of words or of LDA-C": {"counts": __file__},
@@ -101,6 +101,12 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "refresh_size must be at most N = 3": {"sampler": "scircv", "refresh_size": 10},
     "minibatch_size must be a whole number of rows": {"minibatch_size": 50},
     "start must have shape (2, 4), not (4, 2)": {"start": np.ones((4, 2))},
+    "start must not be negative, but has -1": {"start": -np.ones((2, 4))},
+    "counts must have documents, but has none": {"counts": csr_array((0, 4), dtype=int)},
+    "counts must have documents of at most 1,000,000 tokens…row 1 has 2,147,483,650": {
+        "counts": with_value(2**31 - 1)
+    },
+    "vocab must be a list of words, not ndarray": {"vocab": np.array([1, "a", "b", "c"], object)},
 }
 
 
@@ -132,12 +138,24 @@ def test_a_file_with_a_word_outside_its_vocabulary_is_refused(tmp_path):
         (LDA_C[:-2], "which '.*' is not"),
         (UCI.replace("2 2 3", "2 pear 3"), "which '.*' is not"),
         ("", "which '.*' is not"),
+        ("-5\n6\n0\n", "which '.*' is not"),
     ],
 )
 def test_files_that_are_not_whole_are_refused(text, message, tmp_path):
     (tmp_path / "bad").write_text(text)
     with pytest.raises(ValueError, match=message):
         corpus("counts", tmp_path / "bad")
+
+
+def test_a_gzip_file_that_is_not_whole_is_refused(files):
+    content = (files / "uci.txt.gz").read_bytes()
+    for name, damaged in (
+        ("cut", content[:-12]),
+        ("changed", content[:12] + b"---" + content[15:]),
+    ):
+        (files / name).write_bytes(damaged)
+        with pytest.raises(ValueError, match="counts is a gzip file that is not whole"):
+            corpus("counts", files / name)
 
 
 def by_hand(*phi, alpha=0.1):
@@ -163,6 +181,11 @@ def test_topics_are_in_the_order_of_documents():
     np.testing.assert_array_equal(found.argmax(axis=1), word)
 
 
+def test_words_may_be_objects():
+    found = lda.vocabulary(np.array(WORDS, object))
+    assert found.tolist() == WORDS
+
+
 def test_mistakes_with_a_model_are_told():
     model = by_hand([[0.5, 0.5], [0.1, 0.9]])
     with pytest.raises(ValueError, match="counts must have documents of two tokens or more"):
@@ -172,7 +195,7 @@ def test_mistakes_with_a_model_are_told():
     for method in (model.topics, model.perplexity):
         with pytest.raises(ValueError, match="seed must be a whole number, 0 or more, not -1"):
             method([[2, 2]], seed=-1)
-        with pytest.raises(ValueError, match="counts counts 3 words"):
+        with pytest.raises(ValueError, match="counts is of 3 words"):
             method([[2, 2, 1]])
 
 

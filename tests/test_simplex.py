@@ -412,8 +412,7 @@ def test_a_function_of_counts_makes_the_same_draws_as_autodiff(seed):
     of_all = {"minibatch_size": 50, "dtype": "float64", "seed": seed}
     for sampler in ("scir", "sgrld", "scircv"):
         own, same = (
-            call({"sampler": sampler, **of_all, **more})["omega"]
-            for more in ({}, counting(counts))
+            call({"sampler": sampler, **of_all, **more})["omega"] for more in ({}, counting(counts))
         )
         np.testing.assert_allclose(own, same, rtol=1e-6)
 
@@ -511,6 +510,9 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "blocks['omega'].draw must return an array of shape (4,), not (3,)": blocks(
         omega=sgmcmc.Gibbs(lambda params, data, key: tf.zeros(3))
     ),
+    "blocks['omega'].draw must return finite numbers, but does not at the start": blocks(
+        omega=sgmcmc.Gibbs(lambda params, data, key: params["omega"] * np.nan)
+    ),
     "blocks must have equal L, not {'a': 5, 'b': 3}": {
         **blocks(a=sgmcmc.SGHMC(), b=sgmcmc.SGHMC(L=3)),
         "params": {"a": 0.0, "b": 0.0},
@@ -549,8 +551,25 @@ def test_drawn_counts_that_turn_negative_are_an_error():
     def counts(params, data, key):
         return {"omega": tf.stack([5.0, 1.0, 1.0, 0.5 - params["omega"][0]])}
 
-    with pytest.raises(sgmcmc.ChainDiverged, match="negative"):
+    with pytest.raises(sgmcmc.ChainDiverged, match=r"counts is at fault: .* negative"):
         call({**counting(counts), "n_iters": 200, "stepsize": 1.0})
+
+
+def test_draws_of_gibbs_that_are_not_finite_are_an_error():
+    def draw(params, data, key):
+        u, _ = sgmcmc.random.uniforms(key, (2,))
+        return u / tf.nn.relu(u - 0.1)
+
+    both = {"mu": sgmcmc.SGLD(), "nu": sgmcmc.Gibbs(draw)}
+    with pytest.raises(sgmcmc.ChainDiverged, match="draw is at fault"):
+        sgmcmc.mixed(
+            lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2),
+            *({"x": np.arange(10.0)}, {"mu": 1.0, "nu": [1.0, 1.0]}, {"mu": 1e-3}, both),
+            n_iters=500,
+            minibatch_size=5,
+            verbose=False,
+            seed=3,
+        )
 
 
 def test_blocks_without_probabilities_in_double_precision():

@@ -40,7 +40,6 @@ class Dynamics:
     inner_steps = 1
     keyed = False  # whether its noise is a key
     without: tuple[str, ...] = ()  # arguments of all samplers that this one has no use for
-    too_far = "Most often the step is too large: try a tenth of it"
     example = "stepsize=1e-5"  # a step size for the example in the docstring, and own arguments
     example_model = "normal"
 
@@ -59,6 +58,10 @@ class Dynamics:
     def functions(self) -> list[Keyed]:
         """The user's functions of (params, data, key)."""
         return []
+
+    def advice(self, name: str) -> str:
+        """What is most often at fault where this parameter diverges; "" is the log posterior."""
+        return "Most often the step is too large: try a tenth of it"
 
     def steps(self, stepsize: Any) -> Any:
         """The step sizes that the user gave, and those that need not be given."""

@@ -59,6 +59,9 @@ class Gibbs(Dynamics):
     def free(self, params: Any) -> Collection[str]:
         return params
 
+    def advice(self, name: str) -> str:
+        return "Most often draw is at fault: what it returned is not finite, or not possible there"
+
     def functions(self) -> list[Keyed]:
         return [Keyed("draw", self.draw, counts=False)]
 
@@ -74,6 +77,8 @@ class Mixed(Dynamics):
     one log likelihood and the same minibatches: all move at once, from the same estimate at the
     same point. With steps of SGHMC inside an iteration (`L`), the others take as many. Then the
     parameters of `Gibbs` are drawn one after the other, given the new values of the rest.
+
+    `alpha` of `SCIR` and `SGRLD` is the prior of their parameter: leave it out of `log_prior`.
     """
 
     keyed = True
@@ -96,6 +101,9 @@ class Mixed(Dynamics):
     @property
     def noises(self) -> int:
         return max(block.noises for block in self.blocks.values())
+
+    def advice(self, name: str) -> str:
+        return self.blocks[name].advice(name) if name in self.blocks else super().advice(name)
 
     def of_each(self, call: Callable, *nests: Any) -> dict[str, Any]:
         """What each block says of its own parameter: call(block, {name: value}, ...)."""

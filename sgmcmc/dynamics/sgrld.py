@@ -24,7 +24,8 @@ class SGRLD(Simplex):
 
     and ω = θ / Σθ along the last axis: Euler's approximation of a diffusion on θ > 0. Its error
     grows with the step size, and is large where probabilities are near zero; `scir` makes none
-    there. For `positive` parameters the drift is (h/2)(α + ẑ − θ).
+    there. As Σθ is about Σα, a step makes up the part hN/(2Σα) of a distance: h should be .1 Σα/N
+    or less. For `positive` parameters the drift is (h/2)(α + ẑ − θ).
 
     Counts are those of `scir`: from the likelihood by differentiation, or by a function `counts`.
 

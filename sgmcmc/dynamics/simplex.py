@@ -19,10 +19,6 @@ class Simplex(Dynamics):
 
     keyed = True
     without = ("log_prior",)
-    too_far = (
-        "Most often log_lik is at fault: its counts ω ∂log_lik/∂ω are negative or not finite "
-        "there. Write it in the probabilities as they are, not normalised again"
-    )
     example = "stepsize=0.5, alpha=0.1"
     example_model = "categories"
 
@@ -56,6 +52,14 @@ class Simplex(Dynamics):
         "Keep the logarithms of the draws as well, those of `omega` as `stats['log_omega']`: they "
         "are exact where a probability is below the smallest number of `dtype`.",
     )
+
+    def advice(self, name: str) -> str:
+        if self.counts:
+            return "Most often counts is at fault: what it returned is negative or not finite there"
+        return (
+            "Most often log_lik is at fault: its counts ω ∂log_lik/∂ω are negative or not finite "
+            "there. Write it in the probabilities as they are, not normalised again"
+        )
 
     def space(self, params: Any) -> Any:
         return {

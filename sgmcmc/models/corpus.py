@@ -6,12 +6,15 @@ import gzip
 import math
 import os
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import checks
+
+MOST_TOKENS = 1_000_000  # of a document
 
 
 class Corpus:
@@ -29,7 +32,7 @@ class Corpus:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each document."""
-        return np.add.reduceat(self.counts, self.starts[:-1])
+        return np.add.reduceat(self.counts, self.starts[:-1], dtype=np.int64)
 
     @property
     def width(self) -> int:
@@ -90,9 +93,11 @@ def corpus(name: str, value: Any, n_words: int | None = None) -> Corpus:
         found = read(name, Path(value), n_words)
     else:
         found = of_matrix(name, value)
+    if not len(found):
+        raise ValueError(f"{name} must have documents, but has none")
     if n_words is not None and found.n_words != n_words:
         raise ValueError(
-            f"{name} counts {found.n_words} words, but the vocabulary has {n_words}: it must have "
+            f"{name} is of {found.n_words} words, but the vocabulary has {n_words}: it must have "
             "a column for each"
         )
     empty = np.flatnonzero(np.diff(found.starts) == 0)
@@ -100,6 +105,12 @@ def corpus(name: str, value: Any, n_words: int | None = None) -> Corpus:
         raise ValueError(
             f"{name} must have words in each document, but document {empty[0]} has none"
             + (f", and {len(empty) - 1} more" if len(empty) > 1 else "")
+        )
+    longest = found.lengths.argmax()
+    if found.lengths[longest] > MOST_TOKENS:
+        raise ValueError(
+            f"{name} must have documents of at most {MOST_TOKENS:,} tokens, as each is worked on "
+            f"as a whole, but row {longest} has {found.lengths[longest]:,}: split it"
         )
     return found
 
@@ -162,7 +173,10 @@ def read(name: str, path: Path, n_words: int | None) -> Corpus:
     except OSError as error:
         raise ValueError(f"{name} must be the path of a file that can be read: {error}") from None
     if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"{name} is a gzip file that is not whole: {error}") from None
     try:
         if b":" in content[:10_000]:
             return lda_c(name, content, n_words)
@@ -190,7 +204,7 @@ def numbers_in(content: bytes) -> np.ndarray:
 def bag_of_words(name: str, content: bytes) -> Corpus:
     """UCI's format."""
     numbers = numbers_in(content)
-    if len(numbers) < 3:
+    if len(numbers) < 3 or (numbers[:3] < 0).any():
         raise NotNumbers
     documents, n_words, size = numbers[:3].tolist()
     if len(numbers) != 3 + 3 * size:

@@ -291,9 +291,10 @@ def fit_lda(
     n_iters, burn_in, thin = checks.run_lengths(n_iters, burn_in, thin)
     n = checks.minibatch_size(minibatch_size, len(documents))
     shape = n_topics, documents.n_words
-    if start is not None and np.shape(start) != shape:
-        raise ValueError(f"start must have shape {shape}, not {np.shape(start)}")
-    if start is None:
+    if start is not None:
+        start = checks.like_params("start", start, np.empty(shape, np.float32), ())
+        start = checks.on_space("start", start, "simplex")
+    else:
         start = some_documents(documents, n_topics, stream(seed, STARTS))
     beta = checks.number("beta", beta, above=0)
     if sampler == "scircv":
@@ -332,8 +333,10 @@ def fit_lda(
 
 
 def vocabulary(vocab: Sequence[str]) -> np.ndarray:
-    """The words, each once."""
+    """The words as an array."""
     words = np.asarray(vocab)
+    if words.dtype == object and all(isinstance(word, str) for word in words.flat):
+        words = words.astype(str)
     if words.ndim != 1 or words.dtype.kind != "U":
         raise TypeError(f"vocab must be a list of words, not {checks.described(vocab)}")
     return words
