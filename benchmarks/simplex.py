@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.dynamics.scir import SCIR, Positive
+from sgmcmc.dynamics.scir import SCIR, LogChain
 from sgmcmc.models.corpus import Corpus, corpus
 from sgmcmc.models.gibbs import expected_counts, room
 from sgmcmc.models.lda import TopicModel
@@ -186,11 +186,11 @@ def transition(
     keys = tf.constant(rng.integers(-(2**31), 2**31, (steps, 2)), tf.int32)
 
     @tf.function(jit_compile=True, autograph=False)
-    def chain(theta: tf.Tensor, log_theta: tf.Tensor, keys: tf.Tensor) -> Positive:
-        def body(i: tf.Tensor, chain: Positive) -> tuple:
+    def chain(theta: tf.Tensor, log_theta: tf.Tensor, keys: tf.Tensor) -> LogChain:
+        def body(i: tf.Tensor, chain: LogChain) -> tuple:
             return i + 1, sampler.update(chain, target, keys[i], stepsize)
 
-        start = 0, Positive({"omega": theta}, {"omega": log_theta})
+        start = 0, LogChain({"omega": theta}, {"omega": log_theta})
         return tf.while_loop(lambda i, _: i < steps, body, start, parallel_iterations=1)[1]
 
     return lambda: chain(*start, keys).log_theta["omega"].numpy()

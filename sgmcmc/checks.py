@@ -527,10 +527,10 @@ def keyed_functions(functions: Sequence[Any], params: Any, rows: Any) -> None:
             raise ValueError(f"{label} must return what has the form of params") from None
         if not gives_counts:
             try:
-                value = tf.function(call, autograph=False)(*given)
+                value = tf.function(lambda *x, f=call: f(*tree.copies(*x)), autograph=False)(*given)
             except tf.errors.OpError as error:
                 raise ValueError(f"{label} raised {summary(error)}") from error
-            if not np.isfinite(value).all():
+            if not all(np.isfinite(x).all() for x in tree.leaves(value)):
                 raise ValueError(f"{label} must return finite numbers, but does not at the start")
 
 

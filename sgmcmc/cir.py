@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -12,11 +13,19 @@ from . import random
 USES = 4  # a call takes the uses use, use + 1, ..., use + USES − 1 of its key
 DRAWN_WHOLE = 1000  # an array up to this size is drawn anew as a whole where one is rejected
 DEPTH = 100  # of larger ones, one in so many at a time
+WHOLE = {tf.float32: tf.int32, tf.float64: tf.int64}  # of the same size
 TINY = float(np.finfo(np.float32).tiny)  # so that log 0 never occurs
 MANY = 50  # a rate at which there is an event, whatever the random numbers
 
 
-def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> tf.Tensor:
+class Drawn(NamedTuple):
+    """log G, or the excess G − λ where the rate was found to be large."""
+
+    value: tf.Tensor
+    is_excess: tf.Tensor
+
+
+def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
     """G(shape + K) with K ~ Poisson(λ), λ = rate: elementwise.
 
     Twice G is non-central chi-squared with 2 shape degrees of freedom and non-centrality 2λ. From
@@ -42,7 +51,7 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
 
     Returns
     -------
-    tensor
+    Drawn
         log G, which is right where G would underflow; but where λ > MANY, the excess G − λ =
         Z²/2 + √(2λ)Z + G(a − ½), whose rounding errors are small beside itself, not beside λ.
         One number for each draw: to have both would cost twice the time, as XLA would draw twice.
@@ -51,7 +60,8 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
     size = int(np.prod(shape.shape[len(chains) :]))
     flat = [tf.reshape(x, (*chains, size)) for x in (rate, shape)]
     draw = as_a_whole if size <= DRAWN_WHOLE else in_columns
-    return tf.reshape(draw(*flat, key, use), shape.shape)
+    drawn = tf.reshape(draw(*flat, key, use), shape.shape)
+    return Drawn(drawn, is_marked(drawn))
 
 
 def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
@@ -144,7 +154,24 @@ def attempt(
     total = tf.math.log(tf.where(shifted, square + rest, gamma))
     log_g = tf.where(shifted, total, total + log_power)
     excess = z * (np.sqrt(2) * root + z / 2) - taken + rest
-    return tf.where(v != 0, tf.where(many, excess, log_g), a.dtype.max)
+    return tf.where(v != 0, marked(tf.where(many, excess, log_g), many), a.dtype.max)
+
+
+def marked(x: tf.Tensor, mark: tf.Tensor) -> tf.Tensor:
+    """Numbers whose last bit tells of a condition.
+
+    XLA may compute a condition again where it is used, round otherwise, and come to another answer.
+    """
+    bits = tf.bitcast(x, WHOLE[x.dtype])
+    one = tf.ones_like(bits)
+    even = tf.bitwise.bitwise_or(bits, one) - one
+    return tf.bitcast(tf.where(mark, even + one, even), x.dtype)
+
+
+def is_marked(x: tf.Tensor) -> tf.Tensor:
+    """The condition."""
+    bits = tf.bitcast(x, WHOLE[x.dtype])
+    return tf.bitwise.bitwise_and(bits, tf.ones_like(bits)) == 1
 
 
 def candidate(d: tf.Tensor, x: tf.Tensor, level: tf.Tensor) -> tf.Tensor:

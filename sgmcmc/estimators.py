@@ -107,9 +107,9 @@ def above_zero(x: tf.Tensor, space: str) -> tf.Tensor:
 
 
 def tilted(x: tf.Tensor) -> tf.Tensor:
-    """Other probabilities, all of them apart; what is one number stays."""
-    if not x.shape:
-        return x
+    """Other probabilities, all of them apart; or other numbers, where each stands alone."""
+    if len(x.shape) == 0 or x.shape[-1] == 1:
+        return 2 * x
     count = x.shape[-1]
     x = x + tf.cast(tf.linspace(0.5, 1.5, count), x.dtype) / count
     return x / tf.reduce_sum(x, axis=-1, keepdims=True)
@@ -367,12 +367,12 @@ class Counted(Gradient):
         theta: Any,
         feeder: Feeder,
         iteration: int,
-        count: Callable[[dict[str, np.ndarray], tf.Tensor], Any],
+        count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
     ) -> Aim:
         """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
 
         A last group that is smaller would be another program: it is left out where a comes from
-        some of the rows in any case, or is soon renewed.
+        some of the rows in any case.
         """
         source, n, N = feeder.source, feeder.n, feeder.source.N
         m, rng = self.refresh_size or N, stream(feeder.seed, RENEWAL, iteration)
@@ -380,7 +380,7 @@ class Counted(Gradient):
         size = max(1, min(n, m // FEW_GROUPS) if model.keyed else m // GROUPS)
         groups, rest = divmod(m, size)
         parts = [index[: m - rest].reshape(groups, size)]
-        if rest and (m < N or (model.keyed and self.every)):
+        if rest and m < N:
             m -= rest
         elif rest:
             parts.append(index[m - rest :][None])
@@ -417,7 +417,7 @@ def counted_groups(
     some: int,
     feeder: Feeder,
     rng: np.random.Generator,
-    count: Callable[[dict[str, np.ndarray], tf.Tensor], Any],
+    count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
 ) -> Iterator[np.ndarray]:
     """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
     source = feeder.source

@@ -173,7 +173,7 @@ def gammas(key: tf.Tensor, shape: tf.Tensor, use: int = 0) -> tf.Tensor:
     """
     from .cir import gamma_poisson
 
-    return tf.exp(gamma_poisson(tf.zeros_like(shape), shape, key, use))
+    return tf.exp(gamma_poisson(tf.zeros_like(shape), shape, key, use).value)
 
 
 def folded(key: tf.Tensor, number: int) -> tf.Tensor:

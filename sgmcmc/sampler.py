@@ -168,7 +168,8 @@ class Sampler:
         def count(rows: dict[str, np.ndarray], key: np.ndarray) -> Any:
             shape = tree.leaves(rows)[0].shape[:2]
             if shape not in self.surveys:
-                jit = self.jit and (self.model.keyed or shape[0] > 1)  # not for what is left over
+                left_over = len(self.surveys) > 0  # rows that are soon looked at without XLA
+                jit = self.jit and (self.model.keyed or not left_over)
                 self.surveys[shape] = compiled(self.survey, jit)
             return self.surveys[shape](theta, *tree.map(tf.constant, (rows, key)))
 

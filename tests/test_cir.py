@@ -29,8 +29,8 @@ RATES = 0.0, 5e-9, 0.2, 20.0, 5e5
 
 def log_draws(rate, *more):
     """log G for all rates."""
-    drawn = cir.gamma_poisson(rate, *more)
-    return tf.where(rate > cir.MANY, tf.math.log(rate + drawn), drawn)
+    value, is_excess = cir.gamma_poisson(rate, *more)
+    return tf.where(is_excess, tf.math.log(rate + value), value)
 
 
 def compiled(dtype=tf.float32):
@@ -232,7 +232,7 @@ def after(transition, shape, h, steps, seed):
 
         return tf.while_loop(lambda i, _: i < steps, step, (0, chain), parallel_iterations=1)[1]
 
-    chain = scir.Positive(tf.constant(theta), tf.math.log(theta))
+    chain = scir.LogChain(tf.constant(theta), tf.math.log(theta))
     return run(chain, a, stay, keys).log_theta.numpy()
 
 
@@ -240,7 +240,7 @@ def by_logarithms(chain, a, stay, scale, key):
     """Right but for rounding: log θ is around 14, and its last digit is worth 1e-6."""
     rate = tf.exp(chain.log_theta + stay - tf.math.log(scale))
     log_theta = log_draws(rate, a, key) + tf.math.log(scale)
-    return scir.Positive(tf.exp(log_theta), log_theta)
+    return scir.LogChain(tf.exp(log_theta), log_theta)
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,17 @@ def by_logarithms(chain, a, stay, scale, key):
 def test_transitions_keep_the_stationary_law(shape, h, steps, transition, seed):
     log_g = after(transition, shape, h, steps, seed)
     assert (worst(log_g, shape, 0.0) < ALARM) == (transition is scir.transition)
+
+
+def test_marks():
+    numbers = tf.constant([1.0, -1.5, 0.0, -np.inf, np.nan], tf.float32)
+    for mark in (True, False):
+        mark = tf.fill(numbers.shape, mark)
+        for x in (numbers, tf.cast(numbers, tf.float64)):
+            found = cir.marked(x, mark)
+            np.testing.assert_array_equal(cir.is_marked(found), mark)
+            np.testing.assert_allclose(found[:3], x[:3], rtol=2e-7, atol=1e-40)
+            assert not np.isfinite(found[3:]).any()
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,17 @@ def test_an_estimate_from_too_few_rows_is_not_trusted(rows, used):
     assert (draws.stats["control_variates"]["omega"].max() > 0) == used
 
 
+def test_all_rows_are_all_rows():
+    """Seven of the 47 would be left over; without them control variates would not be used."""
+
+    def counts(params, data, key):
+        return {"omega": tf.reduce_sum(tf.one_hot(data["z"], 4), axis=0)}
+
+    more = {"dataset": {"z": Z[:47]}, "stepsize": 0.01, **counting(counts)}
+    draws = call({**cv(refresh_every=2), **more})
+    assert draws.stats["control_variates"]["omega"].max() > 0
+
+
 MIXTURES = 12
 
 
@@ -352,7 +363,7 @@ def of_its_own(params, data, key):
 def first_half_twice(rate, shape, key):
     half = rate.shape[-1] // 2
     drawn = cir.gamma_poisson(rate[:, :half], shape[:, :half], key)
-    return tf.concat([drawn, drawn], -1)
+    return cir.Drawn(*(tf.concat([x, x], -1) for x in drawn))
 
 
 def same_for_all(key, shape, use, dtype):
@@ -502,6 +513,9 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "counts depends on the parameters…scircv needs refresh_every": cv(
         **counting(lambda params, data, key: params)
     ),
+    "counts depends on the parameters…as where categories are latent": cv(
+        **counting(lambda params, data, key: params), params={"omega": 2.0}, positive=["omega"]
+    ),
     "form must be 'alternative' or 'main', not 'other'": cv(form="other"),
     "blocks is an empty dict: it must hold the samplers": blocks(),
     "blocks['omega'] must be SCIR(...)…not <class": blocks(omega=sgmcmc.SCIR),
@@ -553,6 +567,24 @@ def test_drawn_counts_that_turn_negative_are_an_error():
 
     with pytest.raises(sgmcmc.ChainDiverged, match=r"counts is at fault: .* negative"):
         call({**counting(counts), "n_iters": 200, "stepsize": 1.0})
+
+
+def test_a_gibbs_step_draws_a_nest_and_may_change_its_arguments():
+    def draw(params, data, key):
+        del params["mu"]
+        return {"a": tf.ones(()), "b": tf.zeros(2)}
+
+    both = {"mu": sgmcmc.SGLD(), "nu": sgmcmc.Gibbs(draw)}
+    draws = sgmcmc.mixed(
+        lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2),
+        {"x": np.arange(10.0)},
+        {"mu": 1.0, "nu": {"a": 0.0, "b": [1.0, 1.0]}},
+        *({"mu": 1e-3}, both),
+        n_iters=2,
+        minibatch_size=5,
+        verbose=False,
+    )
+    assert (draws["nu"]["a"] == 1).all()
 
 
 def test_draws_of_gibbs_that_are_not_finite_are_an_error():

@@ -103,7 +103,8 @@ class Mixed(Dynamics):
         return max(block.noises for block in self.blocks.values())
 
     def advice(self, name: str) -> str:
-        return self.blocks[name].advice(name) if name in self.blocks else super().advice(name)
+        block = self.blocks.get(name.split("/")[0])
+        return block.advice(name) if block else super().advice(name)
 
     def of_each(self, call: Callable, *nests: Any) -> dict[str, Any]:
         """What each block says of its own parameter: call(block, {name: value}, ...)."""

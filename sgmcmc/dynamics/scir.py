@@ -8,37 +8,35 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import tree
-from ..cir import MANY, gamma_poisson
+from ..cir import gamma_poisson
 from .simplex import Simplex
 
 
-class Positive(NamedTuple):
+class LogChain(NamedTuple):
     """A chain of θ, and of log θ for where θ underflows."""
 
     theta: Any
     log_theta: Any
 
 
-def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> Positive:
+def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> LogChain:
     """K ~ Poisson(θe^stay / scale), θ ← scale · Gamma(shape + K).
 
     What a small step changes is added to θ at the end: rounding errors in proportion to θ itself
     would add up over the steps. All parameters are drawn at once, as this is much to compile.
     """
     rate = tree.map(lambda x, stay, scale: x * tf.exp(stay) / scale, chain.theta, stay, scale)
-    drawn = tree.split(gamma_poisson(tree.flat(rate), tree.flat(shape), key), chain.theta)
+    drawn, is_excess = (
+        tree.split(x, chain.theta) for x in gamma_poisson(tree.flat(rate), tree.flat(shape), key)
+    )
     log_few = tree.map(lambda log_g, scale: log_g + tf.math.log(scale), drawn, scale)
     moved = tree.map(
         lambda x, excess, stay, scale: x + (x * tf.math.expm1(stay) + scale * excess),
         *(chain.theta, drawn, stay, scale),
     )
-
-    def either(rate: tf.Tensor, many: tf.Tensor, few: tf.Tensor) -> tf.Tensor:
-        return tf.where(rate > MANY, many, few)
-
-    return Positive(
-        tree.map(either, rate, moved, tree.map(tf.exp, log_few)),
-        tree.map(either, rate, tree.map(tf.math.log, moved), log_few),
+    return LogChain(
+        tree.map(tf.where, is_excess, moved, tree.map(tf.exp, log_few)),
+        tree.map(tf.where, is_excess, tree.map(tf.math.log, moved), log_few),
     )
 
 
@@ -79,21 +77,21 @@ class SCIR(Simplex):
     >>> block = sgmcmc.SCIR(alpha=0.1, counts=counts)
     """
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Positive:
-        return Positive(theta, tree.map(tf.math.log, theta))
+    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> LogChain:
+        return LogChain(theta, tree.map(tf.math.log, theta))
 
-    def update(self, chain: Positive, shape: Any, key: tf.Tensor, h: Any) -> Positive:
+    def update(self, chain: LogChain, shape: Any, key: tf.Tensor, h: Any) -> LogChain:
         stay = tree.map(tf.negative, h)
         scale = tree.map(lambda stay: -tf.math.expm1(stay), stay)
         return transition(chain, shape, stay, scale, key)
 
-    def position(self, chain: Positive) -> Any:
+    def position(self, chain: LogChain) -> Any:
         def shares(x: tf.Tensor, log_x: tf.Tensor, space: str) -> tf.Tensor:
             return x if space == "positive" else tf.nn.softmax(log_x)
 
         return tree.map(shares, *chain[:2], self.space(chain.theta))
 
-    def report(self, chain: Positive, h: Any) -> dict[str, Any]:
+    def report(self, chain: LogChain, h: Any) -> dict[str, Any]:
         def log(log_x: tf.Tensor, space: str) -> tf.Tensor:
             return log_x if space == "positive" else tf.nn.log_softmax(log_x)
 

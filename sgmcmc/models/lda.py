@@ -219,7 +219,7 @@ def fit_lda(
     counts : sparse or dense matrix, or path
         How often each word (column) is in each document (row): of SciPy or NumPy; or a file in the
         format of UCI's bags of words or of LDA-C, gzipped or not. Leave out documents without
-        words, as by `counts[counts.sum(axis=1) > 0]`.
+        words, as by `counts[np.ravel(counts.sum(axis=1)) > 0]`.
     vocab : sequence of str, optional
         The words.
     n_topics : int
@@ -252,7 +252,9 @@ def fit_lda(
         For "scircv": after how many iterations the parameters of the posterior are estimated anew.
         By default 100.
     refresh_size : int, optional
-        For "scircv": on how many documents. By default as many as are read in between, or all.
+        For "scircv": on how many documents. By default as many as are read in between, or as many
+        minibatches as there are. Control variates are used while the step size is above about
+        2 minibatch_size / refresh_size.
     seed : int, optional
         Fixes every random number: same seed, same draws.
     verbose : bool
@@ -300,7 +302,7 @@ def fit_lda(
     if sampler == "scircv":
         every = 100 if refresh_every is None else refresh_every
         every = checks.whole("refresh_every", every)
-        size = min(every * n, len(documents)) if refresh_size is None else refresh_size
+        size = min(every, len(documents) // n) * n if refresh_size is None else refresh_size
         renewal = {"refresh_every": every, "refresh_size": size}
     elif refresh_every is not None or refresh_size is not None:
         raise ValueError('refresh_every and refresh_size are for sampler="scircv" alone')
