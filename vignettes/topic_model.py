@@ -122,6 +122,6 @@ fig.tight_layout()
 #
 # How low could it be? With the same priors, and another tenth of the documents held out, a
 # collapsed Gibbs sampler in C that goes 400 times through all documents reaches a perplexity of
-# 1,553, `scir` with 2,000 minibatches of 100 documents 1,591, and `sgrld` 1,670
+# 1,553, `scir` with 2,000 minibatches of 100 documents 1,593, and `sgrld` 1,664
 # (`python -m benchmarks simplex`). KOS is small enough for such sweeps: they took a tenth of the
 # time. `fit_lda` is for corpora that are not.
