@@ -114,7 +114,7 @@ axes.legend()
 fig.tight_layout()
 
 # %% [markdown]
-# `sgrld` sets out faster and ends 4 % higher than `scir`, whatever the seeds. `scircv` does what
+# `sgrld` sets out faster and ends 3 % higher than `scir`, whatever the seeds. `scircv` does what
 # `scir` does, with half as much work again, as it goes through all documents after every 100
 # iterations: with 50 of them in a minibatch, one word in two hundred is frequent enough in a topic
 # for control variates. They are for parameters that many rows tell of. And to leave out the first
