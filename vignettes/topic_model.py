@@ -115,9 +115,9 @@ fig.tight_layout()
 
 # %% [markdown]
 # `sgrld` sets out faster and ends 3 % higher than `scir`, whatever the seeds. `scircv` does what
-# `scir` does, with half as much work again, as it goes through all documents after every 100
-# iterations: with 50 of them in a minibatch, one word in two hundred is frequent enough in a topic
-# for control variates. They are for parameters that many rows tell of. And to leave out the first
+# `scir` does, from 60 % more documents, as it goes through all of them after every 100 iterations:
+# with 50 in a minibatch, one word in two hundred is frequent enough in a topic for control
+# variates. They are for parameters that many rows tell of. And to leave out the first
 # half of the draws makes little difference, as the average of twice as many draws predicts better.
 #
 # How low could it be? With the same priors, and another tenth of the documents held out, a
