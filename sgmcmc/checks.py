@@ -166,6 +166,17 @@ def per_parameter(**bounds: float) -> Callable:
     return check
 
 
+def rate(name: str, value: Any, params: Any) -> Any:
+    """A positive number up to 1 or the word "stepsize", for each parameter."""
+
+    def check(name: str, value: Any, also: str = "") -> Any:
+        if isinstance(value, str) and value == "stepsize":
+            return value
+        return number(name, value, f" or 'stepsize'{also}", above=0, at_most=1)
+
+    return by_parameter(name, value, params, check)
+
+
 def optional_positive(name: str, value: Any, params: Any) -> Any:
     """None, or a positive number for each parameter."""
     return None if value is None else per_parameter(above=0)(name, value, params)

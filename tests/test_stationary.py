@@ -199,7 +199,7 @@ class HalfThermostat(SGNHT):
 
     def update(self, chain, gradient, noise, h):
         right = super().update(chain, gradient, noise, h)
-        return right._replace(xi=tree.map(lambda xi, h: xi + h / 2, right.xi, h))
+        return right._replace(xi=tree.map(lambda xi, r: xi + r / 2, right.xi, self.thermostat_rate))
 
 
 @dataclass(frozen=True)

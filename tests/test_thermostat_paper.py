@@ -1,7 +1,8 @@
 """The examples of paper 002 (Ding et al., 2014), with the figures of ALGORITHMS.md, section 2.
 
-Its h and A are ε = h² and a = Ah here. Figures that have an exact formula are compared with it by
-`ztest`; the others by the bounds given, from runs whose own standard error is ten times smaller.
+Its h and A are ε = h² and a = Ah here, and its thermostat has the rate ε. Figures that have
+an exact formula are compared with it by `ztest`; the others by the bounds given, from runs whose
+own standard error is ten times smaller.
 """
 
 import numpy as np
@@ -55,9 +56,10 @@ def kolmogorov_smirnov(draws):
     return np.abs(np.searchsorted(np.sort(draws.ravel()), grid) / draws.size - cdf).max()
 
 
-def test_double_well(seed):
+@pytest.mark.parametrize("rate", ["stepsize", 1e-3])
+def test_double_well(seed, rate):
     h = 0.01
-    draws = double_well(sgmcmc.sgnht, h, 1, seed, a=0.0)
+    draws = double_well(sgmcmc.sgnht, h, 1, seed, a=0.0, thermostat_rate=rate)
     assert kolmogorov_smirnov(draws["x"]) <= 0.10
     assert draws.stats["temperature"]["x"].mean() / 2 == pytest.approx(0.5, abs=0.001)
     assert draws.stats["thermostat"]["x"].mean() / h == pytest.approx(1, abs=0.06)
@@ -106,7 +108,9 @@ def test_gaussian_mean(seed, h, sghmc_figure, sgnht_figure, n_iters):
 
     # One a thermostat, as in the paper
     lengths = {"n_iters": 3 * n_iters // 2, "burn_in": 5000, "thin": 10}
-    thermostat = centred(sgmcmc.sgnht, list("abcdefgh"), 1, sgnht_figure, a=h, **lengths)
+    thermostat = centred(
+        sgmcmc.sgnht, list("abcdefgh"), 1, sgnht_figure, a=h, thermostat_rate="stepsize", **lengths
+    )
     z, error = z_score(thermostat, sgnht_figure)
     assert ALARM * error < 0.02 * sgnht_figure
     assert thermostat.mean() == pytest.approx(sgnht_figure, rel=0.03)

@@ -33,13 +33,18 @@ class SGNHT(Dynamics):
 
         ν ← (1 − ξ)ν + ε ĝ(θ) + N(0, 2aε)
         θ ← θ + ν
-        ξ ← ξ + νᵀν/p − ε
+        ξ ← ξ + ρ (νᵀν/(pε) − 1)
 
     from ν ~ N(0, ε), ξ = a. The friction ξ, one for each of the parameters (p is the size of one),
     grows until it takes out the heat that gradient noise of unknown size brings in: E ν² = ε
     exactly. ε is a squared step. As one friction serves all of a parameter, its gradient noise must
     be alike in all directions: where it is not, draws are too wide in some and too narrow in
     others, though the temperature is right. Their variance is 1 − ξ/2 times what it should be.
+
+    ρ is the thermostat's rate. It has no units, and the law of the draws does not depend on it, as
+    long as ξ changes slowly. The paper and the R package have ρ = ε, which has the units of the
+    posterior's variance: where that is small the friction never adapts, and where it is about 1 the
+    chain is too wide or diverges, at a temperature of 1.
 
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.
@@ -58,6 +63,13 @@ class SGNHT(Dynamics):
         "Diffusion a, the size of the noise that is added, and the friction ξ at the start: a "
         "number, or a dict of them by parameter.",
     )
+    thermostat_rate: float | str | dict = checks.tunable(
+        1e-3,
+        checks.rate,
+        "Rate ρ at which the friction follows the temperature: a number, `'stepsize'` for the "
+        "paper's and the R package's ρ = ε, or a dict of these by parameter. The friction adapts "
+        "in about 1/ρ iterations.",
+    )
 
     def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Thermostatted:
         xi = tree.map(lambda t, a: tf.fill(t.shape[:1], tf.constant(a, t.dtype)), theta, self.a)
@@ -71,7 +83,10 @@ class SGNHT(Dynamics):
             lambda v, xi, g, z, h, a: (1 - along(xi, v)) * v + h * g + tf.sqrt(2 * a * h) * z,
             *(chain.nu, chain.xi, gradient, z, h, self.a),
         )
-        xi = tree.map(lambda xi, v, h: xi + mean_square(v) - h, chain.xi, nu, h)
+        rate = tree.map(lambda rate, h: h if rate == "stepsize" else rate, self.thermostat_rate, h)
+        xi = tree.map(
+            lambda xi, v, h, rate: xi + rate * (mean_square(v) / h - 1), chain.xi, nu, h, rate
+        )
         return Thermostatted(tree.map(tf.add, chain.theta, nu), nu, xi)
 
     def report(self, chain: Thermostatted, h: Any) -> dict[str, Any]:
