@@ -50,6 +50,11 @@ class Posterior:
         """`data` as a TensorFlow function, traced once for each shape of its arguments."""
         return tf.function(self.data, autograph=False).get_concrete_function
 
+    @cached_property
+    def compiled_prior(self) -> Callable[[Any], Evaluation]:
+        """`prior` as a TensorFlow function."""
+        return tf.function(self.prior, autograph=False)
+
 
 def posterior(
     log_lik: Callable | None, log_prior: Callable | None, dynamics: Dynamics | None = None

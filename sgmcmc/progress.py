@@ -15,9 +15,12 @@ EVERY_SECONDS = 0.1
 
 
 class Progress:
-    """Prints the iteration, the speed and the log posterior's estimate."""
+    """Prints the iteration, the speed and the log posterior's estimate.
 
-    def __init__(self, total: int, label: str, verbose: bool = True) -> None:
+    `total` is None where it is not known how many iterations there will be.
+    """
+
+    def __init__(self, total: int | None, label: str, verbose: bool = True) -> None:
         self.total, self.label, self.verbose = total, label, verbose
         self.terminal = verbose and sys.stderr.isatty()
         self.began = time.perf_counter()
@@ -37,7 +40,9 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        early = self.done < self.total and f"ended after {self.done:,} iterations"
+        early = False
+        if self.total is None or self.done < self.total:
+            early = f"ended after {self.done:,} iterations"
         if self.bar:
             self.bar.close()
         elif self.terminal:
@@ -59,13 +64,15 @@ class Progress:
             if now - self.shown >= EVERY_SECONDS:
                 self.shown = now
                 self.write(start="\r", end="")
-        elif 10 * done // self.total > self.tenths:
+        elif self.total and 10 * done // self.total > self.tenths:
             self.tenths = 10 * done // self.total
             self.write()
 
     def write(self, where: str | bool = False, start: str = "", end: str = "\n") -> None:
         """One line."""
         speed = self.done / max(time.perf_counter() - self.began, 1e-9)
+        if not where and self.total is None:
+            where = f"{self.done:,} iterations"
         where = where or f"{self.done:,} of {self.total:,} ({self.done / self.total:.0%})"
         line = f"{self.label}: {where}, {speed:,.0f} it/s{', ' * bool(self.value)}{self.value}"
         sys.stderr.write(f"{start}{line:<79}{end}" if start else line + end)

@@ -1,23 +1,19 @@
 """Estimates of the log posterior and its gradient are unbiased, as noisy as theory says, and exact
-where they should be; the search for the mode ends at the mode.
+where they should be.
 
 Random tests alarm by chance less than once in a million times each. They find a bias of a gradient
 of 2% of its length, of a value of 1%; noise variances that are off by 10%;
 exponents of noise in N that are off by .1. Each has a negative control. All else is exact.
 """
 
-import re
-import warnings
-
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from sgmcmc import checks, mode, tree
+from sgmcmc import checks, tree
 from sgmcmc.estimators import ControlVariate, Gradient, on_all_data, posterior
 from sgmcmc.minibatch import Batch, Source, without_replacement
-from sgmcmc.mode import CLOSE, ModeNotFound, find_mode
 
 from .ztest import ALARM, POWER, assert_mean, assert_rejected, z_score
 
@@ -441,147 +437,3 @@ def test_embeddings(chains, seed):
         for name, g in by_hand.items():
             np.testing.assert_allclose(result[name][c], g, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(result["user"][c][6:], -2 * u[6:])
-
-
-# The search for the mode
-
-
-FACTOR = 3  # by which the search may misjudge what is still to be gained
-DTYPES = pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["single", "double"])
-
-
-@pytest.fixture
-def iterations(monkeypatch):
-    """How many iterations each search took."""
-    taken, search = [], mode.lbfgs
-
-    def counted(objective, state, *args):
-        result = search(objective, state, *args)
-        taken.append(result.iterations - state.iterations)
-        return result
-
-    monkeypatch.setattr(mode, "lbfgs", counted)
-    return taken
-
-
-def search(model, data, start, seed, dtype=tf.float64, opt_stepsize=None, n_iters_opt=10_000):
-    params = checks.params(start, dtype)
-    if opt_stepsize is not None:
-        opt_stepsize = checks.stepsize(opt_stepsize, params)
-    found = find_mode(model, source_of(data, dtype), 50, seed, params, opt_stepsize, n_iters_opt)
-    assert tree.map(lambda x: (x.dtype, x.shape), found) == tree.map(
-        lambda x: (x.dtype, x.shape), params
-    )
-    return tree.map(lambda x: x.astype(float), found)
-
-
-def close(p):
-    return FACTOR * CLOSE * p / 2
-
-
-GAUSSIAN = posterior(
-    lambda p, d: -tf.reduce_sum((d["x"] - p["a"]) ** 2) / 2,
-    lambda p: -tf.reduce_sum(p["a"] ** 2) / 2,
-)
-
-
-@DTYPES
-@pytest.mark.parametrize("N", [10, 20_000])
-@pytest.mark.parametrize("start", [0.0, 1e4])
-@pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
-def test_mode_of_a_gaussian(start, N, dtype, seed, iterations):
-    x = np.random.default_rng(seed).normal(3, 1, (N, 4))
-    found = search(GAUSSIAN, {"x": x}, {"a": np.full(4, start)}, seed, dtype)["a"]
-    gap = (N + 1) / 2 * np.sum((found - x.sum(axis=0) / (N + 1)) ** 2)
-    assert gap < close(4)
-    assert sum(iterations) < 100
-
-
-@pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
-def test_mode_of_parameters_of_all_scales(seed, iterations):
-    rng = np.random.default_rng(seed)
-    data = {"x": rng.normal(2, 1, 5000), "y": rng.normal(2, 1, 5000)}
-    model = posterior(
-        lambda p, d: (
-            -tf.reduce_sum(
-                (d["x"] - p["small"] * 1e4) ** 2 + (d["y"] - p["large"]["in"] / 1e4) ** 2
-            )
-            / 2
-        ),
-        None,
-    )
-    found = search(model, data, {"small": 0.0, "large": {"in": 0.0}}, seed, tf.float32)
-    errors = np.array([found["small"] * 1e4, found["large"]["in"] / 1e4])
-    errors -= data["x"].mean(), data["y"].mean()
-    assert 5000 / 2 * np.sum(errors**2) < close(2)
-    assert sum(iterations) < 100
-
-
-@DTYPES
-@pytest.mark.parametrize("start", [0.0, 5.0])
-@pytest.mark.parametrize("N", [2_000, 20_000])
-@pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
-def test_mode_of_an_ill_conditioned_model(start, N, dtype, seed, iterations):
-    scales = np.geomspace(1e-2, 10, 10)
-    data = logistic_data(np.random.default_rng(seed), N, 10, scales)
-    model = posterior(log_lik, lambda p: -0.5e-4 * tf.reduce_sum(p["beta"] ** 2))
-    exact = ByHand(data, 1e-4)
-    found = search(model, data, {"beta": np.full(10, start)}, seed, dtype)["beta"]
-    assert exact.value(exact.mode()) - exact.value(found) < close(10)
-    assert sum(iterations) < 1000
-
-
-@DTYPES
-@pytest.mark.parametrize("precision", [1.0, 100.0, 300.0])
-@pytest.mark.parametrize("start", [0.0, 1.0])
-@pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
-def test_mode_at_a_kink(start, precision, dtype, seed, iterations):
-    """A Laplace prior sets the mode's first two coordinates to 0, or near it.
-
-    Of 720 searches 1 was farther off than elsewhere, none half as far as is allowed here.
-    """
-    N = 20_000
-    x = np.random.default_rng(seed).normal([0, 0, 3, 3], 1, (N, 4))
-    model = posterior(
-        lambda p, d: -tf.reduce_sum((d["x"] - p["a"]) ** 2) / 2,
-        lambda p: -precision * tf.reduce_sum(tf.abs(p["a"])),
-    )
-    mean = x.mean(axis=0)
-    at = np.sign(mean) * np.maximum(np.abs(mean) - precision / N, 0)
-    found = search(model, {"x": x}, {"a": np.full(4, start)}, seed, dtype)["a"]
-
-    def value(a):
-        return -N / 2 * np.sum((a - mean) ** 2) - precision * np.abs(a).sum()
-
-    assert value(at) - value(found) < 10 * close(4)
-    assert sum(iterations) < 300
-
-
-@pytest.mark.parametrize("N", [2_000, 20_000])
-def test_a_search_cut_short_says_how_far_it_is(N, seed):
-    data = logistic_data(np.random.default_rng(seed), N, 10, np.geomspace(0.5, 2, 10))
-    with pytest.warns(ModeNotFound, match="after 1 iterations") as caught:  # 2 can be enough
-        found = search(LOGISTIC, data, {"beta": np.zeros(10)}, seed, n_iters_opt=1)["beta"]
-    said = float(re.search(r"by about (\S+)", str(caught[0].message))[1])
-    exact = ByHand(data)
-    gap = exact.value(exact.mode()) - exact.value(found)
-    assert gap / 2 < said < 2 * gap
-
-
-def test_stochastic_ascent_first(seed, monkeypatch):
-    """It does the work where the search may take one iteration only; a dict gives its steps."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(3, 1, (5000, 2))
-    starts, ascend = [], mode.ascend
-
-    def noted(*args):
-        starts.append(ascend(*args)["a"])
-        return {"a": starts[-1]}
-
-    monkeypatch.setattr(mode, "ascend", noted)
-    for h in (1e-5, {"a": lambda t: 1e-5}):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ModeNotFound)
-            found = search(GAUSSIAN, {"x": x}, {"a": np.full(2, 50.0)}, seed, tf.float32, h, 400)
-        assert np.abs(starts[-1] - 3).max() < 0.5
-        np.testing.assert_allclose(found["a"], x.sum(axis=0) / 5001, atol=0.01)

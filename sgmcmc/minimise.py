@@ -1,0 +1,178 @@
+"""Minimising a smooth function of many variables: Newton's method and L-BFGS, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .curvature import Coordinates, times
+
+MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
+WINDOW = 8  # iterations over which nothing was gained
+FEW = 3  # iterations of Newton's method over which nothing was gained
+TRIALS = 60  # of one line search
+
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+class Search(NamedTuple):
+    """Where a search stands: the point, what may still be gained, the gradient, the iterations."""
+
+    x: np.ndarray
+    gap: float = np.inf
+    slope: np.ndarray | None = None
+    iterations: int = 0
+
+
+def newton(
+    objective: Objective,
+    coordinates: Callable[[np.ndarray], Coordinates],
+    state: Search,
+    tolerance: float,
+    limit: int,
+    eps: float,
+    progress: Callable[[int, float], None],
+) -> Search:
+    """Minimise by Newton's method until little may be gained, or little was.
+
+    Each step is one of steepest descent in coordinates that are round where the search stands, with
+    a line search: a start from which everything is off by orders of magnitude does no harm.
+    """
+    x, gap, _, iterations = state
+    f, g = objective(x)
+    values = [f]
+    while g.any():
+        back = coordinates(x).back
+        slope = times(back.T, g)
+        gap, direction = float(slope @ slope) / 2, -times(back, slope)
+        fell = values[-1 - FEW] - f if len(values) > FEW else np.inf
+        if gap < tolerance or fell < tolerance or iterations >= limit:
+            break
+        found = line_search(objective, x, f, g, direction, eps)
+        if found is None:
+            break
+        step, f, g = found
+        x = x + step
+        values.append(f)
+        iterations += 1
+        progress(iterations, -f)
+    return Search(x, gap, g, iterations)
+
+
+def lbfgs(
+    objective: Objective,
+    coordinates: Coordinates,
+    state: Search,
+    tolerance: float,
+    limit: int,
+    eps: float,
+    progress: Callable[[int, float], None],
+) -> Search:
+    """Minimise by L-BFGS until little may be gained, and little was in the last iterations.
+
+    What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched, as they
+    were then: hence the second condition, and both must hold once more after H was forgotten. In
+    coordinates in which all of the curvature is round, ½ gᵀg is enough.
+    Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line search of Lewis and
+    Overton (2013), which copes with the kinks of Laplace priors.
+    """
+    forth, back = coordinates.forth, coordinates.back
+
+    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        f, g = objective(times(back, x))
+        return f, times(back.T, g)
+
+    x, gap, iterations = times(forth, state.x), np.inf, state.iterations
+    pairs: tuple = ()
+    f, g = evaluate(x)
+    values, forgot_at = [f], np.inf
+    while True:
+        if back.ndim == 2 and g @ g / 2 < tolerance:
+            gap = float(g @ g) / 2
+            break
+        if pairs or not g.any():
+            gap = float(g @ two_loops(pairs, g)) / 2
+        fell = values[-1 - WINDOW] - f if len(values) > WINDOW else np.inf
+        settled = gap < tolerance and fell < tolerance
+        if iterations >= limit or not g.any() or (settled and forgot_at - f < tolerance):
+            break
+        if settled:  # what is remembered may be wrong where the curvature has changed
+            pairs, values, forgot_at = (), [f], f
+        direction = -two_loops(pairs, g)
+        found = line_search(evaluate, x, f, g, direction, eps)
+        if found is None and pairs:
+            pairs = ()  # a direction from stale pairs: begin anew, downhill
+            continue
+        if found is None:
+            break
+        step, f, new_g = found
+        x, change, g = x + step, new_g - g, new_g
+        if step @ change > 0:
+            pairs = (*pairs[1 - MEMORY :], (step, change))
+        values.append(f)
+        iterations += 1
+        progress(iterations, -f)
+    return Search(times(back, x), gap, times(forth.T, g), iterations)
+
+
+def descend(
+    objective: Objective,
+    direction: np.ndarray,
+    state: Search,
+    tolerance: float,
+    limit: int,
+    eps: float,
+    progress: Callable[[int, float], None],
+) -> Search:
+    """One step in this direction, where that leads downhill."""
+    found = line_search(objective, state.x, *objective(state.x), direction, eps)
+    if found is None:
+        return state
+    step, f, slope = found
+    progress(state.iterations + 1, -f)
+    return Search(state.x + step, state.gap, slope, state.iterations + 1)
+
+
+def two_loops(pairs: tuple, g: np.ndarray) -> np.ndarray:
+    """H⁻¹g by the L-BFGS two-loop recursion."""
+    q, weights = g.copy(), []
+    for step, change in reversed(pairs):
+        weights.append((step @ q) / (step @ change))
+        q -= weights[-1] * change
+    if pairs:
+        step, change = pairs[-1]
+        q *= (step @ change) / (change @ change)
+    for (step, change), weight in zip(pairs, reversed(weights)):
+        q += (weight - (change @ q) / (step @ change)) * step
+    return q
+
+
+def line_search(
+    objective: Objective,
+    x: np.ndarray,
+    f: float,
+    g: np.ndarray,
+    direction: np.ndarray,
+    eps: float,
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """The step, value and gradient at a point that meets the weak Wolfe conditions.
+
+    Where values differ by no more than rounding, the slope decides instead (Hager and Zhang, 2005).
+    """
+    slope, low, high, t = float(g @ direction), 0.0, np.inf, 1.0
+    rounding = 10 * eps * abs(f)
+    for _ in range(TRIALS):
+        new_f, new_g = objective(x + t * direction)
+        new_slope = new_g @ direction
+        lower = new_f <= f + 1e-4 * t * slope
+        equal = new_f <= f + rounding and new_slope <= -0.8 * slope
+        if not ((lower or equal) and np.isfinite([new_f, new_slope]).all()):
+            high = t
+        elif new_slope < 0.9 * slope:
+            low = t
+        else:
+            return t * direction, new_f, new_g
+        t = (low + high) / 2 if high < np.inf else 2 * t
+    return None
