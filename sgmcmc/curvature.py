@@ -74,7 +74,8 @@ class Curvature:
             matrix = matrix + (np.diag(kinks) if self.is_full else kinks)
         scale = np.abs(diagonal(matrix))
         if not scale.any():
-            return Coordinates(np.ones(self.p), np.ones(self.p), np.inf, kinks, np.ones(self.p))
+            ones = np.ones(self.p)  # no mode where the model is known to be flat
+            return Coordinates(ones, ones, -np.inf if self.twice else np.inf, kinks, ones)
         root = np.sqrt(np.where(scale > 0, scale, scale[scale > 0].min()))
         if not self.is_full:
             return Coordinates(root, 1 / root, np.inf, kinks, 1 / root)
@@ -97,7 +98,7 @@ class Curvature:
             below, above = (slope + here - self.prior_slope(theta + s * reach) for s in (-1, 1))
             slope = np.where((now.kinks > 0) & (below < 0) & (above > 0), 0, slope)
         x = times(now.back.T, slope)
-        if now.least <= SADDLE:
+        if now.least <= SADDLE and now.back.ndim == 2:
             return float(x @ x) / 2, now.back[:, 0] * (-1 if x[0] > 0 else 1)
         if now.back.ndim == 2:
             return float(x @ x) / 2, -times(now.back, x)

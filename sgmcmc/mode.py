@@ -137,7 +137,7 @@ def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
     """The warning for a search that ended elsewhere than at a mode."""
     p, eps = len(state.x), np.finfo(tree.leaves(params)[0].dtype).eps
     if coordinates.least <= SADDLE:
-        where = "at a saddle point or in a tail, where the log posterior curves upwards"
+        where = "at a saddle point or in a tail, where the log posterior does not curve downwards"
     elif np.isfinite(state.gap):
         where = (
             f"where the log posterior could still rise by about {state.gap:.3g} (draws lie about "
