@@ -24,6 +24,8 @@ STEPSIZE = {
     **{"sgld": 5e-6, "sghmc": 1e-7, "sgnht": 1e-7},
     **{"sgldcv": 5e-6, "sghmccv": 1e-6, "sgnhtcv": 1e-6},
 }
+# At this step size the thermostat of the thesis never adapts; one that does wants 2a + εσ² < 1.
+OWN = {"sgnht": {"thermostat_rate": "stepsize"}}
 BOUND = {name: 0.002 if name.endswith("cv") else 0.01 for name in STEPSIZE}
 pytestmark = pytest.mark.slow
 
@@ -112,7 +114,7 @@ def judged(name, stepsize, rows, optimum, seed, axes=None, **more):
 
 @pytest.mark.parametrize("name", STEPSIZE)
 def test_the_averaged_prediction_is_as_good_as_the_optimum(name, rows, optimum, axes, seed):
-    excess, width = judged(name, STEPSIZE[name], rows, optimum, seed, axes)
+    excess, width = judged(name, STEPSIZE[name], rows, optimum, seed, axes, **OWN.get(name, {}))
     print(f"{name}: log loss {excess:+.5f}, variance {width:.2f}")
     assert abs(excess) < BOUND[name]
     if name.endswith("cv"):

@@ -85,3 +85,19 @@ def test_the_friction_adapts_within_some_thousand_steps(seed, N):
     assert exact > 1.9 * a
     assert_mean(friction(), exact, detect=0.1)
     assert friction(thermostat_rate="stepsize").mean() < 0.8 * exact
+
+
+def test_a_start_far_away_does_no_harm(seed):
+    """The heat of the way down would drive the friction up until the chain diverges."""
+    case = Case(1, 0.1, 1, size=10)
+    starts = {"x": np.full((gaussian.CHAINS, 10), 1000.0)}
+    draws = gaussian.run(
+        sgmcmc.sgnht, {"x": case}, a=0.1, starts=starts, n_iters=3000, burn_in=3000, seed=seed
+    )
+    assert_mean(mean_squares(draws["x"]), exact(case, 0.1))
+
+
+def test_more_noise_than_friction_can_take_out_shows_in_the_temperature(seed):
+    case = Case(1, 0.1, 5, size=10)
+    draws = gaussian.run(sgmcmc.sgnht, {"x": case}, n_iters=1000, seed=seed)
+    assert draws.stats["temperature"]["x"].mean() > 2

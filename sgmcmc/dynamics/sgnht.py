@@ -33,7 +33,7 @@ class SGNHT(Dynamics):
 
         ν ← (1 − ξ)ν + ε ĝ(θ) + N(0, 2aε)
         θ ← θ + ν
-        ξ ← ξ + ρ (νᵀν/(pε) − 1)
+        ξ ← min(ξ + ρ (νᵀν/(pε) − 1), 1)
 
     from ν ~ N(0, ε), ξ = a. The friction ξ, one for each of the parameters (p is the size of one),
     grows until it takes out the heat that gradient noise of unknown size brings in: E ν² = ε
@@ -45,6 +45,11 @@ class SGNHT(Dynamics):
     long as ξ changes slowly. The paper and the R package have ρ = ε, which has the units of the
     posterior's variance: where that is small the friction never adapts, and where it is about 1 the
     chain is too wide or diverges, at a temperature of 1.
+
+    At ξ = 1 a step forgets all momentum. The friction stays there while the chain comes from far
+    away, and where gradient noise is more than friction can take out: friction takes out noise of
+    variance σ² as long as 2a + εσ² < 1. Then the temperature is above 1, and ε is too large. (The
+    paper has no such bound: there the chain diverges.)
 
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.
@@ -85,7 +90,8 @@ class SGNHT(Dynamics):
         )
         rate = tree.map(lambda rate, h: h if rate == "stepsize" else rate, self.thermostat_rate, h)
         xi = tree.map(
-            lambda xi, v, h, rate: xi + rate * (mean_square(v) / h - 1), chain.xi, nu, h, rate
+            lambda xi, v, h, rate: tf.minimum(xi + rate * (mean_square(v) / h - 1), 1),
+            *(chain.xi, nu, h, rate),
         )
         return Thermostatted(tree.map(tf.add, chain.theta, nu), nu, xi)
 
