@@ -11,9 +11,8 @@ import os
 
 import matplotlib.pyplot as plt
 import numpy as np
-import tensorflow as tf
-
 import sgmcmc
+import tensorflow as tf
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 n_iters = 100 if QUICK else 10_000

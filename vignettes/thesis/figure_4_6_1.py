@@ -17,7 +17,6 @@ import setting
 import tensorflow as tf
 from scipy.stats import gaussian_kde, ks_2samp
 from setting import COLOURS, CV, PLAIN, QUICK
-
 from sgmcmc import ChainDiverged, Draws
 
 PICTURES = {"figure_4_6_1": 0.1, "figure_4_6_1_apart": 0.5}  # where the second component lies
