@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from . import checks, tree
 from .collect import Memory
+from .cores import check_fork
 from .draws import Draws
 from .dynamics import LOGARITHMIC
 from .estimators import above_zero, posterior, tilted
@@ -89,10 +90,13 @@ def setup(
         does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
         Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
-        the settings.
+        the settings. That is so for one kind of processor and the same versions of TensorFlow and
+        NumPy: elsewhere, vector instructions round differently and compiled code adds in another
+        order, by which chains part after a while, though both are as right.
     verbose : bool
         Show progress, on the standard error stream.
     """
+    check_fork()
     dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
     verbose = checks.boolean("verbose", verbose)
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
@@ -284,6 +288,7 @@ def run_arguments(
     verbose: Any,
 ) -> tuple:
     """Check the arguments of a run, and fill in those left out."""
+    check_fork()  # before functions to track are tried
     return (
         *checks.run_lengths(n_iters, burn_in, thin),
         checks.track(track, params),
@@ -320,6 +325,7 @@ def step(sampler: Sampler, n: int = 1) -> None:
     >>> all(0 < value < 2 for value in values)
     True
     """
+    check_fork()
     of_setup(sampler).run(checks.whole("n", n))
 
 
