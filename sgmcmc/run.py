@@ -25,7 +25,7 @@ from .estimators import above_zero, posterior, tilted
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
-from .sampler import Sampler
+from .sampler import Sampler, as_tensor
 
 FEW = 2  # rows on which functions that draw random numbers are tried
 PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
@@ -154,6 +154,7 @@ def setup(
         n_chains,
         jit,
         settings,
+        verbose,
     )
 
 
@@ -195,7 +196,7 @@ def run(
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
-    verbose: bool = True,
+    verbose: bool | None = None,
 ) -> Draws:
     """Run a sampler on from where it stands, and return its draws.
 
@@ -217,8 +218,8 @@ def run(
     out : path, optional
         An empty or new folder: the draws go to files there and not to memory, that of `beta` to
         `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
-    verbose : bool
-        Show progress, on the standard error stream.
+    verbose : bool, optional
+        Show progress, on the standard error stream. As in the sampler's `*_setup` by default.
 
     Returns
     -------
@@ -230,7 +231,7 @@ def run(
     ------
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
-        those of a KeyboardInterrupt.
+        those of a KeyboardInterrupt, or of any other exception.
 
     Examples
     --------
@@ -250,6 +251,7 @@ def run(
     (1000,)
     """
     here = get_params(sampler)
+    verbose = sampler.verbose if verbose is None else verbose
     if sampler.n_chains:
         here = tree.map(lambda x: x[0], here)
     n_iters, burn_in, thin, track, keep, out, verbose = run_arguments(
@@ -272,9 +274,25 @@ def run(
         if isinstance(stop, KeyboardInterrupt):  # it may come between storing and going on
             gone = sampler.state.iteration - began - burn_in
             memory.filled = min(memory.filled, max(0, gone // thin))
+        if memory.arrays is None:
+            memory = Memory(0, sampler.n_chains)
+            memory.add(0, no_draws(sampler, keep, track, here))
         stop.draws = draws()
         raise
     return draws()
+
+
+def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, Callable], here: Any) -> dict:
+    """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
+    chain, (chains, dtype) = sampler.state.chain, (sampler.feeder.chains, sampler.feeder.dtype)
+    theta = sampler.dynamics.position(chain)
+    h = sampler.per_parameter(theta, [1.0] * len(tree.leaves(theta)))
+    like = sampler.record(chain, tf.zeros(chains, dtype), h)
+    like["params"] = {k: like["params"][k] for k in keep}
+    if track:
+        values = {k: as_tensor(fn)(tree.map(tf.constant, here)) for k, fn in track.items()}
+        like["track"] = tree.map(lambda x: tf.repeat(x[None], chains, axis=0), values)
+    return tree.map(lambda x: np.empty((0, *x.shape), x.dtype.as_numpy_dtype), like)
 
 
 def run_arguments(

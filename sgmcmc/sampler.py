@@ -99,10 +99,11 @@ class Sampler:
         n_chains: int | None,
         jit: bool = True,
         settings: Mapping[str, Any] | None = None,
+        verbose: bool = True,
     ) -> None:
         self.model, self.estimator, self.dynamics = model, estimator, dynamics
         self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
-        self.jit, self.settings = jit, dict(settings or {})
+        self.jit, self.settings, self.verbose = jit, dict(settings or {}), verbose
         self.running = threading.Lock()
         first = [h(0) if callable(h) else h for h in feeder.stepsize]
         noise = np.stack([feeder.noise(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
