@@ -90,9 +90,9 @@ def setup(
         does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
         Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
-        the settings. That is so for one kind of processor and the same versions of TensorFlow and
-        NumPy: elsewhere, vector instructions round differently and compiled code adds in another
-        order, by which chains part after a while, though both are as right.
+        the settings. Draws are the same on processors of one kind, with the same versions of
+        TensorFlow and NumPy. On others, vector instructions and the code that XLA writes for them
+        round differently, and chains with the same seed part after a while.
     verbose : bool
         Show progress, on the standard error stream.
     """
@@ -231,7 +231,7 @@ def run(
     ------
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
-        those of a KeyboardInterrupt, or of any other exception.
+        those of a KeyboardInterrupt, and of any other exception that ends the run.
 
     Examples
     --------

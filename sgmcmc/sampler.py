@@ -64,6 +64,9 @@ class Collector(Protocol):
 class Sampler:
     """One or many chains of a sampler, where they stand.
 
+    A sampler runs in one thread at a time, and in the process that made it: it cannot be copied or
+    pickled. See the README on threads and processes.
+
     Attributes
     ----------
     params : dict of tf.Variable
@@ -73,11 +76,6 @@ class Sampler:
         The chains, and how many iterations are behind them.
     settings : dict
         The arguments that made it.
-
-    Notes
-    -----
-    A sampler runs in one thread at a time, and in the process that made it: it cannot be copied or
-    pickled. See the README on threads and processes.
 
     Examples
     --------
