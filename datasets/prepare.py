@@ -28,7 +28,11 @@ def integers(text: bytes) -> np.ndarray:
 
 
 def mnist(
-    train_images: RawFile, train_labels: RawFile, test_images: RawFile, test_labels: RawFile
+    train_images: RawFile,
+    train_labels: RawFile,
+    test_images: RawFile,
+    test_labels: RawFile,
+    validation: int = 0,
 ) -> dict[str, Any]:
     """The idx format: bytes behind a header, of 16 bytes for images and of 8 for labels."""
 
@@ -39,7 +43,19 @@ def mnist(
         digits = np.frombuffer(labels.content(), np.uint8, offset=8).astype(np.int32)
         return {"X": X, "y": np.eye(10, dtype=np.float32)[digits], "labels": digits}
 
-    return {"train": part(train_images, train_labels), "test": part(test_images, test_labels)}
+    train, test = part(train_images, train_labels), part(test_images, test_labels)
+    if not validation:
+        return {"train": train, "test": test}
+    if validation >= len(train["X"]):
+        raise ValueError(
+            f"validation must be below {len(train['X']):,}, the number of training images, not "
+            f"{validation:,}"
+        )
+    return {
+        "train": {k: v[validation:] for k, v in train.items()},
+        "validation": {k: v[:validation] for k, v in train.items()},
+        "test": test,
+    }
 
 
 def msweb(train: RawFile, test: RawFile) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
+from . import notices as notices  # first: it imports TensorFlow
+
+# isort: split
 from . import moments as moments
 from . import random as random
 from .api import (

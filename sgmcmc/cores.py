@@ -1,11 +1,18 @@
-"""How much of the machine a process takes."""
+"""Cores, threads and processes: what a sampler takes, and where it cannot run."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import tensorflow as tf
+
+Method = TypeVar("Method", bound=Callable)
+
+forked_after_use = False  # whether this process was forked from one that had used TensorFlow
 
 
 def one_core() -> bool:
@@ -27,3 +34,53 @@ def one_core() -> bool:
                 stacklevel=2,
             )
     return asked == "1"
+
+
+def in_use() -> bool:
+    """Whether TensorFlow has made its threads, whose number can then no longer be set."""
+    threading = tf.config.threading
+    count = threading.get_inter_op_parallelism_threads()
+    try:
+        threading.set_inter_op_parallelism_threads(count + 1)
+    except RuntimeError:
+        return True
+    threading.set_inter_op_parallelism_threads(count)
+    return False
+
+
+def after_fork() -> None:
+    """Remember in a forked process whether it lacks threads that TensorFlow believes to have."""
+    global forked_after_use
+    forked_after_use = forked_after_use or in_use()
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=after_fork)
+
+
+def check_fork() -> None:
+    """Raise an error where a sampler would wait for ever for threads that a fork left behind."""
+    if forked_after_use:
+        raise RuntimeError(
+            "samplers cannot be made or run here: this process was forked from one in which "
+            "TensorFlow was in use, whose threads a fork leaves behind. Start processes by the "
+            "method 'spawn' or 'forkserver' of multiprocessing, and make the sampler in them"
+        )
+
+
+def one_at_a_time(method: Method) -> Method:
+    """Let the method of an object, which has a lock `running`, raise an error while it runs."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.running.acquire(blocking=False):
+            raise RuntimeError(
+                "this sampler is running already, in another thread or in a function that its run "
+                "calls: wait until that run is over, or make another sampler by the *_setup"
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self.running.release()
+
+    return call

@@ -56,7 +56,7 @@ def list_datasets() -> Listing:
     )
 
 
-def get_dataset(name: str, *, multiclass: bool = False) -> dict[str, Any]:
+def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> dict[str, Any]:
     """Arrays of a known data set, which is downloaded once.
 
     Files come from the folder that the environment variable `SGMCMC_DATA_DIR` names, in which case
@@ -66,7 +66,8 @@ def get_dataset(name: str, *, multiclass: bool = False) -> dict[str, Any]:
     - ``"covertype"``: `X` (581,012 × 54), each column scaled to [0, 1], and `y`, which is 1 where
       the class is 2 (lodgepole pine).
     - ``"mnist"``: `train` (60,000 images) and `test` (10,000), each with `X` (784 pixels, scaled to
-      [0, 1]), `y` (one-hot, 10 columns) and `labels` (integers).
+      [0, 1]), `y` (one-hot, 10 columns) and `labels` (integers). With ``validation=5000``, `train`
+      has the 55,000 images of the R package, and `validation` the others.
     - ``"msweb"``: `train` (32,711 users) and `test` (5,000), each with `X`, which is 1 where the
       user visited the area of its column. `areas` are the titles of the 294 columns, which are in
       the order of the areas' numbers.
@@ -81,6 +82,8 @@ def get_dataset(name: str, *, multiclass: bool = False) -> dict[str, Any]:
         Which data set, one of those of `list_datasets()`.
     multiclass : bool, default False
         For covertype: whether `y` tells all seven classes, as integers 0 to 6.
+    validation : int, default 0
+        For mnist: so many of the training images, the first ones, become a part `validation`.
 
     Returns
     -------
@@ -116,11 +119,15 @@ def get_dataset(name: str, *, multiclass: bool = False) -> dict[str, Any]:
         raise ValueError(
             f"name must be one of {list(known)}, not {name!r}{checks.nearest(name, known)}"
         )
-    options = {"multiclass": True} if checks.boolean("multiclass", multiclass) else {}
-    if options and name != "covertype":
+    multiclass = checks.boolean("multiclass", multiclass)
+    validation = checks.whole("validation", validation, at_least=0)
+    if multiclass and name != "covertype":
         raise ValueError(f"multiclass must be False for {name!r}: it is for 'covertype' only")
+    if validation and name != "mnist":
+        raise ValueError(f"validation must be 0 for {name!r}: it is for 'mnist' only")
+    options = {"covertype": {"multiclass": multiclass}, "mnist": {"validation": validation}}
     files = [RawFile(**file) for file in known[name]["files"]]
-    return getattr(datasets(".prepare"), name)(*files, **options)
+    return getattr(datasets(".prepare"), name)(*files, **options.get(name, {}))
 
 
 class Listing(dict):

@@ -18,13 +18,14 @@ import tensorflow as tf
 
 from . import checks, tree
 from .collect import Memory
+from .cores import check_fork
 from .draws import Draws
 from .dynamics import LOGARITHMIC
 from .estimators import above_zero, posterior, tilted
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
-from .sampler import Sampler
+from .sampler import Sampler, as_tensor
 
 FEW = 2  # rows on which functions that draw random numbers are tried
 PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
@@ -89,10 +90,13 @@ def setup(
         does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
         Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
-        the settings.
+        the settings. Draws are the same on processors of one kind, with the same versions of
+        TensorFlow and NumPy. On others, vector instructions and the code that XLA writes for them
+        round differently, and chains with the same seed part after a while.
     verbose : bool
         Show progress, on the standard error stream.
     """
+    check_fork()
     dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
     verbose = checks.boolean("verbose", verbose)
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
@@ -150,6 +154,7 @@ def setup(
         n_chains,
         jit,
         settings,
+        verbose,
     )
 
 
@@ -191,7 +196,7 @@ def run(
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
-    verbose: bool = True,
+    verbose: bool | None = None,
 ) -> Draws:
     """Run a sampler on from where it stands, and return its draws.
 
@@ -213,8 +218,8 @@ def run(
     out : path, optional
         An empty or new folder: the draws go to files there and not to memory, that of `beta` to
         `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
-    verbose : bool
-        Show progress, on the standard error stream.
+    verbose : bool, optional
+        Show progress, on the standard error stream. As in the sampler's `*_setup` by default.
 
     Returns
     -------
@@ -226,7 +231,7 @@ def run(
     ------
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
-        those of a KeyboardInterrupt.
+        those of a KeyboardInterrupt, and of any other exception that ends the run.
 
     Examples
     --------
@@ -246,6 +251,7 @@ def run(
     (1000,)
     """
     here = get_params(sampler)
+    verbose = sampler.verbose if verbose is None else verbose
     if sampler.n_chains:
         here = tree.map(lambda x: x[0], here)
     n_iters, burn_in, thin, track, keep, out, verbose = run_arguments(
@@ -268,9 +274,25 @@ def run(
         if isinstance(stop, KeyboardInterrupt):  # it may come between storing and going on
             gone = sampler.state.iteration - began - burn_in
             memory.filled = min(memory.filled, max(0, gone // thin))
+        if memory.arrays is None:
+            memory = Memory(0, sampler.n_chains)
+            memory.add(0, no_draws(sampler, keep, track, here))
         stop.draws = draws()
         raise
     return draws()
+
+
+def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, Callable], here: Any) -> dict:
+    """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
+    chain, (chains, dtype) = sampler.state.chain, (sampler.feeder.chains, sampler.feeder.dtype)
+    theta = sampler.dynamics.position(chain)
+    h = sampler.per_parameter(theta, [1.0] * len(tree.leaves(theta)))
+    like = sampler.record(chain, tf.zeros(chains, dtype), h)
+    like["params"] = {k: like["params"][k] for k in keep}
+    if track:
+        values = {k: as_tensor(fn)(tree.map(tf.constant, here)) for k, fn in track.items()}
+        like["track"] = tree.map(lambda x: tf.repeat(x[None], chains, axis=0), values)
+    return tree.map(lambda x: np.empty((0, *x.shape), x.dtype.as_numpy_dtype), like)
 
 
 def run_arguments(
@@ -284,6 +306,7 @@ def run_arguments(
     verbose: Any,
 ) -> tuple:
     """Check the arguments of a run, and fill in those left out."""
+    check_fork()  # before functions to track are tried
     return (
         *checks.run_lengths(n_iters, burn_in, thin),
         checks.track(track, params),
@@ -320,6 +343,7 @@ def step(sampler: Sampler, n: int = 1) -> None:
     >>> all(0 < value < 2 for value in values)
     True
     """
+    check_fork()
     of_setup(sampler).run(checks.whole("n", n))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks, tree
+from .cores import one_at_a_time
 from .dynamics import COUNTS, Dynamics
 from .estimators import Posterior, each_chain, on_rows
 from .minibatch import START, Batch, Block, Feeder
@@ -62,6 +64,9 @@ class Collector(Protocol):
 class Sampler:
     """One or many chains of a sampler, where they stand.
 
+    A sampler runs in one thread at a time, and in the process that made it: it cannot be copied or
+    pickled. See the README on threads and processes.
+
     Attributes
     ----------
     params : dict of tf.Variable
@@ -92,10 +97,12 @@ class Sampler:
         n_chains: int | None,
         jit: bool = True,
         settings: Mapping[str, Any] | None = None,
+        verbose: bool = True,
     ) -> None:
         self.model, self.estimator, self.dynamics = model, estimator, dynamics
         self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
-        self.jit, self.settings = jit, dict(settings or {})
+        self.jit, self.settings, self.verbose = jit, dict(settings or {}), verbose
+        self.running = threading.Lock()
         first = [h(0) if callable(h) else h for h in feeder.stepsize]
         noise = np.stack([feeder.noise(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
         chain = dynamics.start(theta, tf.constant(noise), self.per_parameter(theta, first))
@@ -112,6 +119,13 @@ class Sampler:
         listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in shapes)
         name = self.settings.get("sampler", type(self.dynamics).__name__)
         return f"Sampler({listed}; {name}, after {self.state.iteration:,} iterations)"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Sampler cannot be copied or pickled: it holds threads and compiled code. Make "
+            "another by its *_setup, with the arguments and seed of this one, in the process that "
+            "is to run it. The Draws that sgmcmc.run returns can be pickled"
+        )
 
     @staticmethod
     def per_parameter(theta: Any, h: Iterable) -> Any:
@@ -216,6 +230,7 @@ class Sampler:
         now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # equal to the last bit
         return stop, chain, self.shown(now), draws
 
+    @one_at_a_time
     def run(
         self,
         n_iters: int,

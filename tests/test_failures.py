@@ -91,6 +91,82 @@ def test_a_run_goes_on_after_ctrl_c_as_if_nothing_had_been():
     np.testing.assert_array_equal(np.concatenate([before, after]), whole["free"][1:])
 
 
+SETTINGS = {
+    "sgld": {"out": "draws", "track": {"norm": lambda params: tf.norm(params["mu"])}},
+    "sghmccv": {"n_chains": 3, "track": {"list": lambda params: [params["free"], 1.0]}},
+    "sgnht": {"dtype": "float64", "keep": ["free"], "params": {"mu": np.zeros(2), "free": 0.0}},
+    "scir": {
+        "params": {"omega": np.full(3, 1 / 3)},
+        "stepsize": 0.1,
+        "alpha": 0.1,
+        "dataset": {"z": np.arange(300) % 3},
+        "log_lik": lambda params, data: tf.reduce_sum(
+            tf.math.log(tf.gather(params["omega"], data["z"]))
+        ),
+        "keep_log": True,
+        "n_chains": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_ctrl_c_before_the_first_draw_gives_draws_of_length_0(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {**ARGUMENTS, **SETTINGS[name]}
+    if name == "scir":
+        del settings["log_prior"]
+    log_lik, compiling = settings["log_lik"], []
+
+    def interrupted(params, data):
+        if compiling:
+            signal.raise_signal(signal.SIGINT)
+        return log_lik(params, data)
+
+    of_run = {k: settings.pop(k) for k in ("track", "keep", "out") if k in settings}
+    make = getattr(sgmcmc, f"{name}_setup")
+    sampler = make(**{**settings, "log_lik": interrupted})
+    compiling.append(True)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sgmcmc.run(sampler, 20, thin=2, **of_run)
+    compiling.clear()
+    nothing = caught.value.draws
+    draws = sgmcmc.run(sampler, 20, thin=2, **of_run)
+    at = 1 if "n_chains" in settings else 0
+    for found, whole in ((dict(nothing), dict(draws)), (nothing.stats, draws.stats)):
+        tf.nest.assert_same_structure(found, whole)
+        for x, y in zip(tf.nest.flatten(found), tf.nest.flatten(whole)):
+            assert x.shape == (*y.shape[:at], 0, *y.shape[at + 1 :])
+            assert x.dtype == y.dtype
+    assert nothing.settings == draws.settings
+
+
+def test_a_failure_before_the_first_draw_gives_draws_of_length_0():
+    def schedule(k):
+        if tries:
+            raise RuntimeError("no step size")
+        return 1e-3
+
+    tries = []
+    sampler = sgmcmc.sgld_setup(**{**ARGUMENTS, "stepsize": schedule})
+    tries.append(1)
+    with pytest.raises(ValueError, match="no step size") as caught:
+        sgmcmc.run(sampler, 10)
+    assert {k: x.shape for k, x in caught.value.draws.items()} == {"free": (0,), "mu": (0, 2)}
+
+
+def test_a_run_is_as_silent_as_its_setup(capsys):
+    for verbose in (False, True):
+        sampler = sgmcmc.sgld_setup(**{**ARGUMENTS, "verbose": verbose})
+        sgmcmc.run(sampler, 10)
+        assert ("sgld: 10 of 10" in capsys.readouterr().err) is verbose
+        sgmcmc.run(sampler, 10, verbose=not verbose)
+        assert ("sgld: 10 of 10" in capsys.readouterr().err) is not verbose
+    with pytest.raises(TypeError, match="verbose must be True or False, not 'no'"):
+        sgmcmc.run(sampler, 10, verbose="no")
+    with pytest.raises(TypeError, match="verbose must be True or False, not None"):
+        sgmcmc.sgld(**{**ARGUMENTS, "verbose": None})
+
+
 def test_slow_steps_can_be_interrupted(monkeypatch):
     def log_lik(params, data):
         slow = tf.eye(700) + tf.stop_gradient(params["free"])

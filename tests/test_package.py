@@ -1,6 +1,8 @@
 """The package as it is met: its import, its signatures, its documentation."""
 
 import inspect
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 import sgmcmc
 from sgmcmc import signatures
+from sgmcmc.notices import LEVEL, held_back
 from sgmcmc.signatures import SAMPLERS
 
 FUNCTIONS = [
@@ -31,6 +34,51 @@ def test_import_is_silent_and_brings_in_nothing_heavy():
     )
     assert "beforeafter" in result.stderr
     assert set(result.stdout.split()) - sys.stdlib_module_names <= {"sgmcmc", "tqdm"}
+
+
+def test_tensorflow_starts_without_notices(monkeypatch):
+    code = "import sgmcmc, tensorflow as tf; tf.zeros(1)"
+    monkeypatch.delenv(LEVEL, raising=False)  # this process has set it
+    assert python(code).stderr == ""
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        monkeypatch.setenv(LEVEL, "0")
+        assert "oneDNN" in python(code).stderr
+
+
+def test_only_notices_are_left_out(capfd):
+    shown = (
+        "E0000 cuda_platform.cc:52] failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)",
+        "W0000 something else",
+        "no newline",
+    )
+
+    def start():
+        with held_back():
+            os.write(2, f"{shown[0]}\nI0000 oneDNN custom operations are on.\n".encode())
+            os.write(2, b"E0000 failed call to cuInit: INTERNAL: UNKNOWN ERROR (303)\n")
+            os.write(2, "\n".join(shown[1:]).encode())
+            assert capfd.readouterr().err == ""
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        start()
+    assert capfd.readouterr().err == "\n".join(shown)
+
+
+def test_a_crash_of_the_import_says_where(monkeypatch):
+    crash = (
+        "import os, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'tensorflow': os.abort()\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import sgmcmc"
+    )
+    monkeypatch.delenv(LEVEL, raising=False)
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        python(crash)
+    assert "Fatal Python error: Aborted" in caught.value.stderr
+    assert "notices.py" in caught.value.stderr
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)

@@ -1,5 +1,6 @@
 """The vignettes run, and the pages that are kept of them are theirs."""
 
+import ast
 import os
 import re
 import runpy
@@ -70,6 +71,25 @@ def test_the_page_is_of_this_script(script):
         at = found
     assert page.count("```python") == sum(not text for text, _ in cells(script))
     assert "Traceback" not in page
+
+
+def test_the_table_of_figure_4_6_1_has_all_step_sizes():
+    """Those of the thesis's text and of its code, where they differ, and those of our own."""
+    code = (VIGNETTES / "thesis" / "figure_4_6_1.py").read_text("utf-8")
+    given = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(code).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    }
+    assert (given["PRINTED"]["sgnhtcv"], given["IN_CODE"]["sgnhtcv"]) == (3e-3, 1e-3)
+    page = (VIGNETTES / "thesis" / "README.md").read_text("utf-8")
+    section = page.split("## 4.6.1")[1].split("## 4.6.2")[0]
+    for sampler in given["PRINTED"]:
+        steps = {
+            given[k][sampler] for k in ("PRINTED", "IN_CODE", "RETUNED") if sampler in given[k]
+        }
+        rows = re.findall(rf"(?m)^\| {sampler} \| (\S+) \|", section)
+        assert rows == 2 * [f"{h:g}" for h in sorted(steps, reverse=True)], sampler
 
 
 def test_the_reference_is_up_to_date():

@@ -15,9 +15,8 @@ import os
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
-import tensorflow as tf
-
 import sgmcmc
+import tensorflow as tf
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 n_iters = 500 if QUICK else 40_000

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import tensorflow as tf
-
 import sgmcmc
+import tensorflow as tf
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 N, d = (100_000 if QUICK else 10_000_000), 10

@@ -11,10 +11,9 @@ import os
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
+import sgmcmc
 import tensorflow as tf
 import tensorflow_probability as tfp
-
-import sgmcmc
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 n_iters = 400 if QUICK else 20_000

@@ -11,9 +11,8 @@ import os
 
 import matplotlib.pyplot as plt
 import numpy as np
-import tensorflow as tf
-
 import sgmcmc
+import tensorflow as tf
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 n_iters = 100 if QUICK else 10_000
@@ -25,9 +24,9 @@ n_iters = 100 if QUICK else 10_000
 # choose the step size on, so that the test images stay unseen.
 
 # %%
-mnist = sgmcmc.get_dataset("mnist")
-train = {name: mnist["train"][name][:55_000] for name in ("X", "labels")}
-validation = {name: tf.constant(mnist["train"][name][55_000:]) for name in ("X", "labels")}
+mnist = sgmcmc.get_dataset("mnist", validation=5000)
+train = {name: mnist["train"][name] for name in ("X", "labels")}
+validation = {name: tf.constant(mnist["validation"][name]) for name in ("X", "labels")}
 test = {name: tf.constant(mnist["test"][name]) for name in ("X", "labels")}
 
 # %% [markdown]

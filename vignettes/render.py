@@ -6,7 +6,6 @@ python vignettes/render.py mv_gauss        # or some
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -44,7 +43,6 @@ def render(name: str) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     known = sorted({path.stem for path in HERE.glob("*.py")} - NOT_VIGNETTES)
     for name in sys.argv[1:] or known:
         print(name, flush=True)

@@ -12,9 +12,8 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 import setting
-from setting import COLOURS, QUICK
-
 import sgmcmc
+from setting import COLOURS, QUICK
 
 THESIS = {0.01: 5e-4, 0.1: 5e-5, 1: 5e-6}  # step sizes by the share of the data, table A.3.2
 if QUICK:

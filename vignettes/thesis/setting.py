@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+import sgmcmc
 import tensorflow as tf
 import tensorflow_probability as tfp
-
-import sgmcmc
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # tiny: the tests run all this in seconds
 PLAIN, CV = ("sgld", "sghmc", "sgnht"), ("sgldcv", "sghmccv", "sgnhtcv")
