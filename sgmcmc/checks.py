@@ -409,19 +409,26 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
 
 
 def folder(value: Any) -> Path | None:
-    """A folder that holds nothing yet, made if need be."""
+    """A folder that is empty, or can be made: that is left to the run."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"out must be the path of a folder, not {described(value)}")
-    path = Path(value)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        wrong = "is not empty" if path.is_dir() else "is a file"
-        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+    path, wrong = Path(value), ""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        path.lstat()
+        wrong = "is a file" if not path.is_dir() else "is not empty" if any(path.iterdir()) else ""
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
         raise ValueError(f"out must be a folder that can be made: {error}") from None
+    if wrong:
+        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+    path = path.absolute()
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        wrong = "cannot be written to" if there.is_dir() else "is a file"
+        raise ValueError(f"out must be a folder that can be made, but {str(there)!r} {wrong}")
     return path
 
 

@@ -213,6 +213,7 @@ def run(
     out : path, optional
         An empty or new folder: the draws go to files there and not to memory, that of `beta` to
         `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
+        Their space is allocated at the start, where the system can do so.
     verbose : bool
         Show progress, on the standard error stream.
 
@@ -227,6 +228,8 @@ def run(
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
         those of a KeyboardInterrupt.
+    OSError
+        Where the disk has no room for the draws in `out`. The exception's `draws` are those before.
 
     Examples
     --------
