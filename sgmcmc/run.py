@@ -35,7 +35,7 @@ def setup(
     dynamics: Any,
     estimator: Any,
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -56,11 +56,12 @@ def setup(
     log_lik : function of (params, data)
         The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
         names, in TensorFlow operations.
-    dataset : dict of arrays
-        The data: any number of arrays that share their first axis, the rows. Integers and booleans
-        stay so, floating-point numbers become `dtype`. An `np.memmap`, or what is not in memory but
-        can be sliced like it (of h5py, zarr, ...), is read as it is needed, and arrays that fit as
-        they are are not copied: leave them alone while the sampler is in use.
+    dataset : dict of arrays or DataFrame
+        The data: any number of arrays that share their first axis, the rows; or a DataFrame, whose
+        columns are such arrays. Integers and booleans stay so, floating-point numbers become
+        `dtype`. An `np.memmap`, or what is not in memory but can be sliced like it (of h5py, zarr,
+        ...), is read as it is needed, and arrays that fit as they are are not copied: leave them
+        alone while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict
