@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from .outside import Outside, is_outside, read_by_slices
 
 SLICE_BYTES = 16 << 20
 NOT_ONE = 1e-4  # by how much probabilities may miss 1
+TRIES = 100  # sets of columns that are cast to see whether the model then runs
 DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\{\{.*|\s*\[Op:.*")
 
 
@@ -297,7 +299,9 @@ def function(name: str, value: Any, call: str) -> Callable:
 
 def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
     """Arrays that share their first axis; those in memory are made contiguous and of one dtype."""
-    named("dataset", value, "arrays, such as {'X': X, 'y': y}")
+    if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        value = by_column(value)
+    named("dataset", value, "arrays, such as {'X': X, 'y': y}, or a DataFrame")
     arrays = {k: array(f"dataset[{k!r}]", v, outside=True) for k, v in value.items()}
     for name, x in arrays.items():
         if x.ndim == 0:
@@ -315,6 +319,15 @@ def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
         else:
             arrays[name] = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
     return arrays
+
+
+def by_column(frame: Any) -> dict[str, Any]:
+    """The columns of a DataFrame of pandas, or polars, by name."""
+    names = list(frame.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"dataset has several columns {twice!r}: give each a name of its own")
+    return {name: frame[name] for name in names}
 
 
 def params(value: Any, dtype: tf.DType) -> dict:
@@ -420,19 +433,26 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
 
 
 def folder(value: Any) -> Path | None:
-    """A folder that holds nothing yet, made if need be."""
+    """A folder that is empty, or can be made: that is left to the run."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"out must be the path of a folder, not {described(value)}")
-    path = Path(value)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        wrong = "is not empty" if path.is_dir() else "is a file"
-        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+    path, wrong = Path(value), ""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        path.lstat()
+        wrong = "is a file" if not path.is_dir() else "is not empty" if any(path.iterdir()) else ""
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
         raise ValueError(f"out must be a folder that can be made: {error}") from None
+    if wrong:
+        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+    path = path.absolute()
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        wrong = "cannot be written to" if there.is_dir() else "is a file"
+        raise ValueError(f"out must be a folder that can be made, but {str(there)!r} {wrong}")
     return path
 
 
@@ -608,7 +628,8 @@ def called(name: str, fn: Callable, *arguments: Any) -> Any:
     try:
         return fn(*tree.copies(*arguments))
     except Exception as error:
-        raise ValueError(f"{name} raised {summary(error)}{dtype_hint(fn, arguments)}") from error
+        hint = dtype_hint(fn, arguments) or cast_hint(fn, arguments, error)
+        raise ValueError(f"{name} raised {summary(error)}{hint}") from error
 
 
 def traced(name: str, fn: Callable, *arguments: Any) -> None:
@@ -638,16 +659,52 @@ def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
 
 def dtype_hint(fn: Callable, arguments: Any) -> str:
     """What to do where the function runs in the other precision only."""
-    mine = next(x.dtype for x in tree.leaves(arguments) if x.dtype.is_floating)
+    mine = tree.leaves(arguments)[0].dtype
     other = tf.float64 if mine == tf.float32 else tf.float32
-    try:
-        fn(*tree.map(lambda x: tf.cast(x, other) if x.dtype == mine else x, arguments))
-    except Exception:
+    if not works(fn, *tree.map(lambda x: tf.cast(x, other) if x.dtype == mine else x, arguments)):
         return ""
     return (
         f". It mixes {other.name} constants with {mine.name} parameters and data: make them "
         f"{mine.name}, as in tf.constant(c, tf.{mine.name}), or pass dtype={other.name!r}"
     )
+
+
+def cast_hint(fn: Callable, arguments: Any, error: Exception) -> str:
+    """What to do where the function runs once some integers or booleans of the data are cast.
+
+    Others may be indices, which must stay integers. Sets of all, few and nearly all are tried.
+    """
+    params, *data = arguments
+    mine, rows = tree.leaves(params)[0].dtype, data[0] if data else {}
+    whole = [k for k, x in rows.items() if not x.dtype.is_floating]
+    if not any(rows[k].dtype.name in str(error) for k in whole):
+        return ""
+
+    def enough(names: Collection[str]) -> bool:
+        return works(fn, params, rows | {k: tf.cast(rows[k], mine) for k in names})
+
+    sizes = sorted(range(1, len(whole) + 1), key=lambda k: min(k, len(whole) - k + 0.5))
+    sets = chain.from_iterable(combinations(whole, k) for k in sizes)
+    needed = next(filter(enough, islice(sets, TRIES)), ())
+    for name in needed:
+        if len(needed) > 1 and enough(fewer := [k for k in needed if k != name]):
+            needed = fewer
+    if not needed:
+        return ""
+    listed = ", ".join(f"dataset[{k!r}] is {rows[k].dtype.name}" for k in needed)
+    cast, them = f"tf.cast(data[{needed[0]!r}], tf.{mine.name})", "it"
+    if len(needed) > 1:
+        cast, them = f"{cast} and so on", "them"
+    return f". {listed}: use {cast} in log_lik, or pass {them} as floating point"
+
+
+def works(fn: Callable, *arguments: Any) -> bool:
+    """Whether a function runs on these arguments."""
+    try:
+        fn(*tree.copies(*arguments))
+    except Exception:
+        return False
+    return True
 
 
 # Words
@@ -703,17 +760,34 @@ def array(name: str, value: Any, outside: bool = False) -> Any:
             x = np.asarray(value)
         except ValueError:
             raise ValueError(f"{name} must be an array, not lists of unequal lengths") from None
-    if x.dtype.kind not in "biuf":
-        cures = {"U": "text: code it as integers", "S": "bytes: code them as integers"}
-        came = described(value) if x.ndim == 0 else f"{x.dtype.name} values"
-        raise TypeError(
-            f"{name} must hold real numbers or booleans, not {cures.get(x.dtype.kind, came)}"
-        )
+    dtype = value.dtype if hasattr(value, "iloc") and len(value.shape) == 1 else x.dtype
+    if x.dtype.kind not in "biuf" or not isinstance(dtype, np.dtype):
+        came = not_numbers(dtype, x) if x.ndim or dtype.kind in "US" else described(value)
+        raise TypeError(f"{name} must hold real numbers or booleans, not {came}")
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must not have masked values: fill them, or remove their rows")
     if x.size == 0:
         raise ValueError(f"{name} must not be empty, but its shape is {x.shape}")
     return x
+
+
+def not_numbers(dtype: Any, x: np.ndarray) -> str:
+    """What values of a type of NumPy or pandas are, and how to make numbers of them."""
+    kind, name = dtype.kind, str(dtype)
+    if name == "category":
+        return "category values: use their integer codes, .cat.codes"
+    if kind == "U" or (x.size and isinstance(x.flat[0], str)):
+        return "text: code it as integers"
+    if kind == "S":
+        return "bytes: code them as integers"
+    if kind in "mM":
+        return f"{name} values: use numbers, such as the days since a date"
+    if name == "object":
+        return "object values: convert them by .astype('float64')"
+    if kind in "biuf":  # of pandas, with a mask
+        numpy_type = {"b": "bool", "f": "float64"}.get(kind, "int64")
+        return f"{name} values: fill in missing ones, and convert them by .astype({numpy_type!r})"
+    return f"{name} values"
 
 
 def tensors(nest: Any) -> Any:

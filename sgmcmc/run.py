@@ -36,7 +36,7 @@ def setup(
     dynamics: Any,
     estimator: Any,
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -57,11 +57,12 @@ def setup(
     log_lik : function of (params, data)
         The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
         names, in TensorFlow operations.
-    dataset : dict of arrays
-        The data: any number of arrays that share their first axis, the rows. Integers and booleans
-        stay so, floating-point numbers become `dtype`. An `np.memmap`, or what is not in memory but
-        can be sliced like it (of h5py, zarr, ...), is read as it is needed, and arrays that fit as
-        they are are not copied: leave them alone while the sampler is in use.
+    dataset : dict of arrays or DataFrame
+        The data: any number of arrays that share their first axis, the rows; or a DataFrame, whose
+        columns are such arrays. Integers and booleans stay so, floating-point numbers become
+        `dtype`. An `np.memmap`, or what is not in memory but can be sliced like it (of h5py, zarr,
+        ...), is read as it is needed, and arrays that fit as they are are not copied: leave them
+        alone while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict
@@ -218,6 +219,7 @@ def run(
     out : path, optional
         An empty or new folder: the draws go to files there and not to memory, that of `beta` to
         `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
+        Their space is allocated at the start, where the system can do so.
     verbose : bool, optional
         Show progress, on the standard error stream. As in the sampler's `*_setup` by default.
 
@@ -232,6 +234,8 @@ def run(
     ChainDiverged
         Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
         those of a KeyboardInterrupt, and of any other exception that ends the run.
+    OSError
+        Where the disk has no room for the draws in `out`. The exception's `draws` are those before.
 
     Examples
     --------

@@ -166,6 +166,8 @@ BAD_VALUES = {  # what the error says, … for some words of it: what is passed
     "track['t'] works on values but not in compiled code": {"track": {"t": branching}},
     "out must be a new or an empty folder, but 'tests' is not empty": {"out": "tests"},
     "out must be a new or an empty folder, but…is a file": {"out": __file__},
+    "out must be a folder that can be made, but…is a file": {"out": f"{__file__}/new/draws"},
+    "out must be a folder that can be made: ": {"out": "x" * 1000},
     "log_lik raised TypeError: <lambda>() takes 0 positional": {"log_lik": lambda: 1.0},
     "log_lik raised InvalidArgumentError: Matrix size-incompatible": {
         "log_lik": lambda params, data: tf.linalg.matvec(data["X"], tf.zeros(4))

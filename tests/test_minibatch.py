@@ -16,10 +16,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from sgmcmc import checks, minibatch, tree
+from sgmcmc import checks, minibatch, outside, tree
 from sgmcmc.dynamics import Dynamics
 from sgmcmc.dynamics.sghmc import SGHMC
 from sgmcmc.minibatch import Feeder, Source, stream, without_replacement
+from sgmcmc.outside import Outside
 
 from .ztest import ALARM, assert_mean, assert_rejected
 
@@ -453,13 +454,14 @@ class Slices:
     """What every such array can do."""
 
     def __init__(self, x):
-        self.x, self.shape, self.dtype, self.read = x, x.shape, x.dtype, 0
+        self.x, self.shape, self.dtype, self.read, self.counts = x, x.shape, x.dtype, 0, []
 
     def __getitem__(self, rows):
         if not isinstance(rows, slice):
             raise TypeError("slices, please")
         found = self.x[rows]
         self.read += len(found)
+        self.counts.append(len(found))
         return found
 
 
@@ -471,6 +473,7 @@ class Numbers(Slices):
             return super().__getitem__(rows)
         assert (np.diff(rows) > 0).all()
         self.read += len(rows)
+        self.counts.append(len(rows))
         return self.x[rows]
 
 
@@ -496,12 +499,36 @@ def test_array_likes_hold_the_same_rows(kind, tmp_path, seed):
 
 @pytest.mark.parametrize("kind", [Slices, Numbers])
 def test_array_likes_are_not_read_whole(kind, seed):
-    x = kind(np.zeros((1_000_000, 2)))
+    x = kind(np.broadcast_to(0.0, (1_000_000, 1000)))
     made = feeder(seed, n=10, chains=1, data={"x": x, "long": np.zeros((1_000_000, 1, 1), int)})
     assert x.read == 1
     content(made, 0, 1)
     made.close()
     assert x.read <= 1 + 10 * made.size
+
+
+@pytest.mark.parametrize("kind", [Slices, Numbers])
+def test_rows_close_together_are_read_by_slices_of_bounded_size(kind, seed, monkeypatch):
+    monkeypatch.setattr(outside, "SLICE_BYTES", 100_000)
+    x = np.arange(40_000.0).reshape(20_000, 2)
+    like = kind(x)
+    rows = np.random.default_rng(seed).integers(0, 20_000, (10, 500))
+    np.testing.assert_array_equal(Outside(like)[rows], x[rows])
+    assert len(like.counts) <= 5
+    assert max(like.counts) * 16 <= 100_000
+
+
+@pytest.mark.parametrize("kind", [Numbers, "file"])
+def test_rows_far_apart_are_selected_a_few_at_a_time(kind, tmp_path, seed):
+    x = np.broadcast_to(np.arange(100_000.0)[:, None], (100_000, 40))
+    like = in_a_file(x, tmp_path / "x.h5") if kind == "file" else kind(x)
+    made = Outside(like)
+    rows = np.random.default_rng(seed).integers(0, 100_000, 2000)
+    np.testing.assert_array_equal(made[rows], x[rows])
+    assert made.takes_numbers
+    if kind is Numbers:
+        assert like.read == len(np.unique(rows))
+        assert max(like.counts) <= 500
 
 
 def test_array_likes_are_checked_as_they_are_read(seed):

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc import progress
+from sgmcmc import checks, progress
 
 ARGUMENTS = {
     "log_lik": lambda params, data: -tf.reduce_sum((data["x"] - params["net"]["mu"]) ** 2) / 2,
@@ -78,6 +79,51 @@ def test_draws_in_files_are_those_in_memory(tmp_path, n_chains):
     }.items():
         np.testing.assert_array_equal(np.load(tmp_path / "new" / "draws" / f"{path}.npy"), array)
     np.testing.assert_array_equal(files["net"]["mu"], memory["net"]["mu"])
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_of_two_runs_with_one_folder_one_is_refused(tmp_path, exists, monkeypatch):
+    """The second begins and ends after the first has found the folder to be empty."""
+    path, check = tmp_path / "draws", checks.folder
+    if exists:
+        path.mkdir()
+    first, second = (sgmcmc.sgld_setup(**{**ARGUMENTS, "seed": seed}) for seed in (1, 2))
+    drawn = []
+
+    def interrupted(value):
+        monkeypatch.setattr(checks, "folder", check)
+        found = check(value)
+        drawn.append(sgmcmc.run(second, 500, out=path, verbose=False))
+        return found
+
+    monkeypatch.setattr(checks, "folder", interrupted)
+    with pytest.raises(ValueError, match=r"^out must be a new or an empty folder, but another run"):
+        sgmcmc.run(first, 500, out=path, verbose=False)
+    memory = sgmcmc.sgld(**{**ARGUMENTS, "seed": 2}, n_iters=500, verbose=False)
+    np.testing.assert_array_equal(np.load(path / "params/net/mu.npy"), memory["net"]["mu"])
+    np.testing.assert_array_equal(drawn[0]["net"]["mu"], memory["net"]["mu"])
+
+
+def test_no_folder_is_made_for_a_model_that_fails(tmp_path):
+    def log_lik(params, data):
+        raise RuntimeError("no model")
+
+    with pytest.raises(ValueError, match="no model"):
+        sgmcmc.sgld(**{**ARGUMENTS, "log_lik": log_lik}, out=tmp_path / "draws", verbose=False)
+    with pytest.raises(ValueError, match="minibatch_size"):
+        sgmcmc.sgld(**ARGUMENTS, minibatch_size=-1, out=tmp_path / "draws", verbose=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path):
+    def log_lik(params, data):
+        pytest.fail("the model was looked at first")
+
+    tmp_path.chmod(0o500)
+    for path in (tmp_path, tmp_path / "new" / "draws"):
+        with pytest.raises(ValueError, match=r"^out must be a folder that can be made, but"):
+            sgmcmc.sgld(**{**ARGUMENTS, "log_lik": log_lik}, out=path, verbose=False)
 
 
 def test_the_log_posterior_is_estimated_from_where_the_step_began():
