@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,11 +54,10 @@ class Curvature:
         self.enough_to_judge = self.enough if self.is_full else max(ROWS, 2 * self.p)
         by_bytes = max(1, CHUNK_BYTES // source.row_bytes)
         self.chunk = min(max(500, 10 * self.p), self.enough, by_bytes, source.N)
-        self.of_rows = tf.function(self.hessian, autograph=False)
-        self.of_prior = tf.function(self.hessian, autograph=False)
-        self.each = tf.function(self.row_gradients, autograph=False)
-        self.times_rows = tf.function(self.along, autograph=False)
-        self.times_prior = tf.function(self.along, autograph=False)
+
+    def run(self, method: Callable, *arguments: Any) -> Any:
+        """A method of this object, traced once for each shape of its arguments."""
+        return self.model.programs.traced(method.__name__, method, *arguments)(*arguments)
 
     def coordinates(self, theta: np.ndarray, rows: Source) -> Coordinates:
         """Coordinates in which the curvature at a point is round.
@@ -68,7 +68,9 @@ class Curvature:
         point, kinks = unflat(theta, self.like, self.dtype), np.zeros(self.p)
         matrix = self.of_data(point, rows)
         if self.model.prior is not None:
-            prior = self.matrix(self.of_prior(point)) if self.twice else np.zeros_like(matrix)
+            prior = (
+                self.matrix(self.run(self.hessian, point)) if self.twice else np.zeros_like(matrix)
+            )
             matrix = matrix + prior
             kinks = self.kinks(theta, diagonal(matrix), diagonal(prior))
             matrix = matrix + (np.diag(kinks) if self.is_full else kinks)
@@ -130,8 +132,8 @@ class Curvature:
         """The matrix of second derivatives times a vector."""
         v, total = unflat(vector, self.like, self.dtype), now.kinks * vector
         for part in rows.pieces():
-            total = total - self.N / rows.N * flat(self.times_rows(point, v, part))
-        return total if self.model.prior is None else total - flat(self.times_prior(point, v))
+            total = total - self.N / rows.N * flat(self.run(self.along, point, v, part))
+        return total if self.model.prior is None else total - flat(self.run(self.along, point, v))
 
     def along(self, point: Any, vector: Any, *rows: Any) -> Any:
         """Second derivatives of the log likelihood, or without rows of the log prior, times v."""
@@ -153,7 +155,9 @@ class Curvature:
         total, count = 0.0, min(self.chunk, rows.N)  # chunks of one size: one program
         try:
             for start in range(0, rows.N - count + 1, count):
-                total = total + self.matrix(self.of_rows(point, rows.rows(start, start + count)))
+                total = total + self.matrix(
+                    self.run(self.hessian, point, rows.rows(start, start + count))
+                )
         except NOT_DIFFERENTIABLE:
             self.twice = False
             return self.fisher(point, rows)
@@ -185,7 +189,7 @@ class Curvature:
         """
         data = tree.map(lambda x: x[:, None], rows.rows(0, rows.N))
         try:
-            gradients = tree.leaves(self.each.get_concrete_function(point, data)(point, data))
+            gradients = tree.leaves(self.run(self.row_gradients, point, data))
         except NOT_DIFFERENTIABLE:
             return np.zeros((self.p, self.p) if self.is_full else self.p)
         parts = [np.asarray(g, np.float64).reshape(rows.N, -1) for g in gradients]

@@ -8,8 +8,7 @@ probabilities and positive numbers are by their logarithms: expected counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ import tensorflow as tf
 from . import checks, tree
 from .dynamics import LOGARITHMIC, Dynamics
 from .minibatch import BLOCK_BYTES, RENEWAL, Batch, Feeder, Source, stream, without_replacement
+from .programs import Programs, programs_of
 from .random import folded
 
 PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
@@ -45,15 +45,15 @@ class Posterior:
     keyed: bool = False
     has_value: bool = True
 
-    @cached_property
-    def compiled_data(self) -> Callable:
-        """`data` as a TensorFlow function, traced once for each shape of its arguments."""
-        return tf.function(self.data, autograph=False).get_concrete_function
+    programs: Programs = field(default_factory=Programs)
 
-    @cached_property
-    def compiled_prior(self) -> Callable[[Any], Evaluation]:
-        """`prior` as a TensorFlow function."""
-        return tf.function(self.prior, autograph=False)
+    def compiled_data(self, *arguments: Any) -> Evaluation:
+        """`data`, traced once for each shape of its arguments."""
+        return self.programs.traced("data", self.data, *arguments)(*arguments)
+
+    def compiled_prior(self, params: Any) -> Evaluation:
+        """`prior`, traced once."""
+        return self.programs.traced("prior", self.prior, params)(params)
 
 
 def posterior(
@@ -64,13 +64,14 @@ def posterior(
     What is special of a sampler goes in with them: its own prior, counts by functions of the user.
     """
     dynamics = dynamics or Dynamics()
+    programs = programs_of(log_lik, log_prior, type(dynamics), vars(dynamics))
     data = differentiated(log_lik or (lambda params, rows: 0.0), dynamics)
     counters = [each.call for each in dynamics.functions() if each.counts]
     prior = None if log_prior is None else differentiated(log_prior, dynamics)
     prior = with_own(prior, dynamics)
     if not counters:
-        return Posterior(data, prior)
-    return Posterior(counted(data, counters), prior, True, log_lik is not None)
+        return Posterior(data, prior, programs=programs)
+    return Posterior(counted(data, counters), prior, True, log_lik is not None, programs)
 
 
 def with_own(
@@ -181,7 +182,7 @@ def on_all_data(model: Posterior) -> Callable[[Any, Source], Evaluation]:
         total = None
         for rows in source.pieces():
             try:
-                part = model.compiled_data(params, rows)(params, rows)
+                part = model.compiled_data(params, rows)
             except tf.errors.OpError as error:
                 raise ValueError(f"log_lik raised {checks.summary(error)}") from error
             part = tree.map(lambda x: x.numpy().astype(np.float64), part)
@@ -355,9 +356,8 @@ class Counted(Gradient):
     def init(self, model: Posterior, params: Any, source: Source) -> tuple:
         if model.keyed and self.refresh_every is None:
             given = source.probe(min(PROBE, source.N)), tf.constant([0, 0])
-            counts = model.compiled_data(params, *given)
             points = params, tree.map(tilted, params)
-            here, there = (counts(point, *given).gradient for point in points)
+            here, there = (model.compiled_data(point, *given).gradient for point in points)
             if not all(np.array_equal(x, y) for x, y in zip(*map(tree.leaves, (here, there)))):
                 raise ValueError(
                     "counts depends on the parameters, as where categories are latent: then "

@@ -21,11 +21,12 @@ from .collect import Memory
 from .cores import check_fork
 from .draws import Draws
 from .dynamics import LOGARITHMIC
+from .engine import as_tensor
 from .estimators import above_zero, posterior, tilted
 from .minibatch import Feeder, Source
 from .mode import find_mode
 from .progress import Progress
-from .sampler import Sampler, as_tensor
+from .sampler import Sampler
 
 FEW = 2  # rows on which functions that draw random numbers are tried
 PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
@@ -290,8 +291,8 @@ def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, Callable], here: A
     """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
     chain, (chains, dtype) = sampler.state.chain, (sampler.feeder.chains, sampler.feeder.dtype)
     theta = sampler.dynamics.position(chain)
-    h = sampler.per_parameter(theta, [1.0] * len(tree.leaves(theta)))
-    like = sampler.record(chain, tf.zeros(chains, dtype), h)
+    h = sampler.engine.per_parameter(theta, [1.0] * len(tree.leaves(theta)))
+    like = sampler.engine.record(chain, tf.zeros(chains, dtype), h)
     like["params"] = {k: like["params"][k] for k in keep}
     if track:
         values = {k: as_tensor(fn)(tree.map(tf.constant, here)) for k, fn in track.items()}

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from . import checks, tree
+from . import tree
 from .cores import one_at_a_time
-from .dynamics import COUNTS, Dynamics
-from .estimators import Posterior, each_chain, on_rows
-from .minibatch import START, Batch, Block, Feeder
+from .dynamics import Dynamics
+from .engine import Engine, tracker
+from .estimators import Posterior
+from .minibatch import START, Feeder
+from .programs import programs_of
 from .progress import Progress
-from .random import folded
 
-APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
 CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
 
 
@@ -101,17 +99,23 @@ class Sampler:
     ) -> None:
         self.model, self.estimator, self.dynamics = model, estimator, dynamics
         self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
+        source = feeder.source
+        self.engine = Engine(
+            *(model, estimator, dynamics, source.N, feeder.n, source.row_bytes, feeder.size),
+            *(feeder.chains, feeder.dtype, n_chains is not None),
+        )
         self.jit, self.settings, self.verbose = jit, dict(settings or {}), verbose
         self.running = threading.Lock()
         first = [h(0) if callable(h) else h for h in feeder.stepsize]
         noise = np.stack([feeder.noise(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
-        chain = dynamics.start(theta, tf.constant(noise), self.per_parameter(theta, first))
+        chain = dynamics.start(theta, tf.constant(noise), self.engine.per_parameter(theta, first))
         self.state = State(chain, 0)
-        self.params = tree.map(tf.Variable, self.shown(dynamics.position(chain)))
+        self.params = tree.map(tf.Variable, self.engine.shown(dynamics.position(chain)))
         self.surveys: dict[tuple[int, int], Callable] = {}
         if estimator.renews:
             self.renew()
-        self.program = compiled(self.advance, jit)
+        constants = self.engine.constants
+        self.program = model.programs.compiled(("advance", constants), self.engine.advance, jit)
         self.followed: tuple[Mapping | None, Callable | None] = None, None
 
     def __repr__(self) -> str:
@@ -127,54 +131,6 @@ class Sampler:
             "is to run it. The Draws that sgmcmc.run returns can be pickled"
         )
 
-    @staticmethod
-    def per_parameter(theta: Any, h: Iterable) -> Any:
-        """Step sizes in the form of the parameters."""
-        dtype = tree.leaves(theta)[0].dtype
-        return tree.pack(theta, [tf.convert_to_tensor(x, dtype) for x in h])
-
-    def shown(self, theta: Any) -> Any:
-        """Without the axis of chains, where the user asked for none."""
-        return theta if self.n_chains else tree.map(lambda x: x[0], theta)
-
-    def transition(
-        self, chain: Any, estimator_state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
-    ) -> tuple:
-        """One iteration, with row i of the block: a pure function."""
-        dynamics, feeder = self.dynamics, self.feeder
-        h = self.per_parameter(dynamics.position(chain), tf.unstack(tf.gather(block.stepsize, i)))
-
-        def inner(l: tf.Tensor, chain: Any, _: tf.Tensor) -> tuple:
-            here = tf.stack([i, l])
-            noise = tf.gather_nd(block.noise, here)
-
-            def update(chain: Any, rows: dict[str, tf.Tensor]) -> tuple:
-                key = folded(noise, COUNTS) if self.model.keyed else None
-                batch = Batch(rows, feeder.source.N / feeder.n, key)
-                estimate = self.estimator.estimate(
-                    self.model, dynamics.position(chain), estimator_state, batch
-                )
-                chain = dynamics.update(chain, estimate.gradient, noise, h)
-                chain = dynamics.finish(chain, rows, noise)
-                return chain, estimate.value
-
-            rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
-            return l + 1, *apart(update, chain, rows, once)
-
-        chain = dynamics.begin(chain, block.noise[i, -1], h)
-        start = 0, chain, tf.zeros(feeder.chains, feeder.dtype)
-        if dynamics.inner_steps == 1:
-            _, chain, value = inner(*start)
-        else:
-            _, chain, value = tf.while_loop(lambda l, *_: l < dynamics.inner_steps, inner, start)
-        return chain, value, h
-
-    def record(self, chain: Any, value: tf.Tensor, h: Any) -> dict[str, Any]:
-        """What is kept of an iteration."""
-        trace = {"log_posterior": value} if self.model.has_value else {}
-        report = self.dynamics.report(chain, h)
-        return {"params": self.dynamics.position(chain), **trace, **report}
-
     def renew(self) -> None:
         """Let the estimator look at the data again, from where the chains stand."""
         theta = self.dynamics.position(self.state.chain)
@@ -184,51 +140,13 @@ class Sampler:
             if shape not in self.surveys:
                 left_over = len(self.surveys) > 0  # rows that are soon looked at without XLA
                 jit = self.jit and (self.model.keyed or not left_over)
-                self.surveys[shape] = compiled(self.survey, jit)
+                purpose = "survey", self.engine.constants
+                self.surveys[shape] = self.model.programs.compiled(purpose, self.engine.survey, jit)
             return self.surveys[shape](theta, *tree.map(tf.constant, (rows, key)))
 
         self.estimator_state = self.estimator.renew(
             self.model, theta, self.feeder, self.state.iteration, count
         )
-
-    def survey(self, theta: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
-        """What each of some groups of rows says: (groups, chains, ...)."""
-        groups, chains = (tree.leaves(x)[0].shape[0] for x in (rows, theta))
-        if groups > 1:
-            rows = tree.map(lambda x: tf.repeat(x, chains, axis=0), rows)
-            theta = tree.map(lambda x: tf.tile(x, (groups, *[1] * (x.shape.rank - 1))), theta)
-        found = on_rows(self.model, theta, Batch(rows, 1.0, key)).gradient
-        return tree.map(lambda x: tf.reshape(x, (groups, chains, *x.shape[1:])), found)
-
-    def advance(
-        self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor, *, jit: bool
-    ) -> tuple:
-        """Iterations first ... last − 1 of a block, which is what is compiled.
-
-        The first thing returned is the number of the first that is not finite, or `last`.
-        """
-        first, last = tf.unstack(span)
-        size, large = self.feeder.size, self.feeder.n * self.feeder.source.row_bytes > APART_BYTES
-        once = tf.minimum(last - first, 1) if jit and large else None
-        h = self.per_parameter(self.dynamics.position(chain), tf.unstack(block.stepsize[0]))
-        like = self.record(chain, tf.zeros(self.feeder.chains, self.feeder.dtype), h)
-        draws = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
-
-        def body(i: tf.Tensor, chain: Any, draws: list) -> tuple:
-            chain, value, h = self.transition(chain, estimator_state, block, i, once)
-            draw = tree.leaves(self.record(chain, value, h))
-            return i + 1, chain, [a.write(i, x) for a, x in zip(draws, draw)]
-
-        _, chain, draws = tf.while_loop(
-            lambda i, *_: i < last, body, (first, chain, draws), parallel_iterations=1
-        )
-        draws = [a.stack() for a in draws]
-        each, good = tf.range(size), tf.stack([finite_rows(x) for x in draws])
-        gone_wrong = (each >= first) & (each < last) & ~tf.reduce_all(good, axis=0)
-        stop = tf.reduce_min(tf.where(gone_wrong, each, last))
-        draws = tree.pack(like, draws)
-        now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # equal to the last bit
-        return stop, chain, self.shown(now), draws
 
     @one_at_a_time
     def run(
@@ -249,7 +167,8 @@ class Sampler:
         size, began = self.feeder.size, self.state.iteration
         kept_from, end = began + burn_in, began + burn_in + n_iters
         if track and track != self.followed[0]:
-            self.followed = track, compiled(tracker(track), self.jit)
+            programs = programs_of(*track.values())
+            self.followed = track, programs.compiled(tuple(track), tracker(track), self.jit)
         follow = self.followed[1] if track else None
         pace, most, theta = 1, max(1, (end - began) // 10), None
         try:
@@ -323,111 +242,11 @@ class Sampler:
         return error
 
 
-def apart(
-    update: Callable, chain: Any, rows: dict[str, tf.Tensor], once: tf.Tensor | None
-) -> tuple:
-    """update(chain, rows), with rows that XLA copies out of their block first, given `once`: 1.
-
-    It would otherwise read the block anew, number by number, for each product of the rows with a
-    vector. It does not see through a loop, not even of one trip if it cannot know that.
-    """
-    if once is None:
-        return update(chain, rows)
-    one = all(x.shape[0] == 1 for x in rows.values())  # XLA sees through an axis of length 1
-    rows = tree.map(lambda x: x[0], rows) if one else rows
-
-    def trip(k: tf.Tensor, chain: Any, _: tf.Tensor, flat: dict[str, tf.Tensor]) -> tuple:
-        rows = tree.map(lambda x: x[None], flat) if one else flat
-        return k + 1, *update(chain, rows), flat
-
-    leaf = tree.leaves(chain)[0]
-    start = 0, chain, tf.zeros(leaf.shape[0], leaf.dtype), rows
-    _, chain, value, _ = tf.while_loop(lambda k, *_: k < once, trip, start, parallel_iterations=1)
-    return chain, value
-
-
 def cut(nest: Any, span: slice) -> Any:
     """Some entries along the first axis, as NumPy arrays."""
     return tree.map(lambda x: x.numpy()[span], nest)
 
 
-def finite_rows(x: tf.Tensor) -> tf.Tensor:
-    """Whether there is no NaN and no infinite value, for each entry along the first axis."""
-    return tf.reduce_all(tf.math.is_finite(x), axis=range(1, x.shape.rank))
-
-
 def assign(variable: tf.Variable, value: tf.Tensor) -> None:
     """A third of the cost of `variable.assign`."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
-
-
-def as_tensor(fn: Callable) -> Callable:
-    """A test function whose lists, too, are one array."""
-    return lambda params: tf.convert_to_tensor(fn(*tree.copies(params)))
-
-
-def tracker(track: Mapping[str, Callable]) -> Callable:
-    """A function of all draws of a block that evaluates the test functions at every thin-th."""
-
-    def follow(params: Any, span: tf.Tensor, *, jit: bool) -> dict[str, Any]:
-        low, stop, thin = tf.unstack(span)
-
-        def evaluate(i: tf.Tensor) -> dict[str, Any]:
-            theta = tree.map(lambda x: x[i], params)
-            return {k: each_chain(as_tensor(fn), theta) for k, fn in track.items()}
-
-        like = tf.function(evaluate, autograph=False).get_concrete_function(low).structured_outputs
-        size = tree.leaves(params)[0].shape[0]
-        values = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
-
-        def body(i: tf.Tensor, values: list) -> tuple:
-            return i + thin, [a.write(i, x) for a, x in zip(values, tree.leaves(evaluate(i)))]
-
-        _, values = tf.while_loop(lambda i, _: i < stop, body, (low, values), parallel_iterations=1)
-        return tree.pack(like, [a.stack() for a in values])
-
-    return follow
-
-
-def compiled(fn: Callable, jit: bool) -> Callable:
-    """Compile a function of tensors once: by XLA, or where XLA refuses by TensorFlow alone.
-
-    A flat list of arguments costs 35 µs a call, nested ones 105.
-    """
-    program = None
-
-    def call(*arguments: Any) -> Any:
-        nonlocal program, jit
-        leaves = tree.leaves(arguments)
-        first = program is None
-        if first:
-            program = trace(arguments, leaves)
-        try:
-            return program(*leaves)
-        except tf.errors.OpError as error:
-            if not (jit and first):
-                raise ValueError(f"the model raised {checks.summary(error)}") from error
-            jit, program = False, None
-            result = call(*arguments)
-            warnings.warn(
-                f"XLA cannot compile {refused(error)}: this model runs without it, at about half "
-                "the speed",
-                stacklevel=2,
-            )
-            return result
-
-    def trace(arguments: Any, leaves: list) -> Callable:
-        like = tree.map(lambda _: 0, arguments)
-        return tf.function(
-            lambda *leaves: fn(*tree.pack(like, leaves), jit=jit),
-            jit_compile=jit,
-            autograph=False,
-        ).get_concrete_function(*leaves)
-
-    return call
-
-
-def refused(error: tf.errors.OpError) -> str:
-    """The operation that XLA's error is about."""
-    found = re.search(r"XLA_[CG]PU_JIT: (\w+)", str(error))
-    return f"the operation {found[1]}" if found else f"it ({str(error).splitlines()[0]})"

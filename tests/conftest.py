@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from sgmcmc import programs
+
 
 @pytest.fixture
 def seed():
@@ -10,3 +12,9 @@ def seed():
     value = int(np.random.SeedSequence().generate_state(1)[0])
     print(f"seed = {value}")
     return value
+
+
+@pytest.fixture(autouse=True)
+def fresh_programs():
+    """Tests that change the package's functions must not see programs made before."""
+    programs.known.clear()

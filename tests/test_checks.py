@@ -269,7 +269,7 @@ BAD_TYPES = {
 
 @pytest.fixture
 def no_compiling(monkeypatch):
-    for entry in ("sampler.compiled", "estimators.on_all_data", "mode.on_all_data"):
+    for entry in ("programs.compiled", "estimators.on_all_data", "mode.on_all_data"):
         monkeypatch.setattr(f"sgmcmc.{entry}", lambda *_: pytest.fail("compiled"))
 
 

@@ -188,7 +188,7 @@ def test_with_and_without_xla_to_rounding(name):
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_rows_apart_from_their_block_to_rounding(name, n_chains, monkeypatch):
     """As for all but small minibatches."""
-    monkeypatch.setattr("sgmcmc.sampler.APART_BYTES", 0)
+    monkeypatch.setattr("sgmcmc.engine.APART_BYTES", 0)
     apart = sample(name, n_iters=300, n_chains=n_chains)
     axis = 0 if n_chains is None else 1
     for x, y in zip(tree.leaves(first(whole(name, n_chains), 300, axis)), tree.leaves(dict(apart))):

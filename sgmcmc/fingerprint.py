@@ -1,0 +1,147 @@
+"""What a function does, as a key: equal keys mean that functions compile to the same program.
+
+A function is known by its code and by the values of all that it refers to: its defaults, the
+variables around it, globals, functions that it calls, and so on through these.
+"""
+
+from __future__ import annotations
+
+import dis
+import hashlib
+import sys
+from collections.abc import Hashable, Mapping
+from functools import partial
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+MAX_BYTES = 16 << 20  # arrays around a function that are compared, and kept
+PLAIN = type(None), bool, int, float, complex, str, bytes, type(...), range, slice
+# Compared by identity, as they do not change, or programs see it when they do
+ITSELF = tf.Variable, tf.DType, tf.TensorShape, BuiltinFunctionType, np.ufunc
+LIBRARIES = sys.stdlib_module_names | {
+    *("keras", "numpy", "scipy", "sgmcmc", "tensorflow", "tensorflow_probability", "tf_keras")
+}
+
+
+class UnknownValue(TypeError):
+    """A value of which it cannot be said whether it equals another."""
+
+
+class Fingerprint:
+    """Makes keys, and keeps alive all that they know by identity."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+        self.seen: dict[int, int] = {}
+        self.nbytes = 0
+
+    def of(self, x: Any, names: frozenset[str] = frozenset()) -> Hashable:
+        """The key of a value. Of a module, the attributes called `names` are part of it."""
+        if isinstance(x, PLAIN):
+            return type(x).__name__, repr(x)
+        if isinstance(x, (np.ndarray, np.generic)):
+            return self.array(x)
+        if id(x) in self.seen:
+            return "seen", self.seen[id(x)]
+        self.seen[id(x)] = len(self.seen)
+        self.kept.append(x)
+        if isinstance(x, ITSELF) or is_of_library(x):
+            return "itself", id(x)
+        if isinstance(x, tf.Tensor):
+            self.count(x.dtype.size * int(np.prod(x.shape)))
+            return "itself", id(x)
+        if type(x) in (tuple, list):
+            return type(x).__name__, tuple(map(self.of, x))
+        if type(x) is dict:
+            return "dict", tuple((self.of(k), self.of(v)) for k, v in x.items())
+        if isinstance(x, partial):
+            return "partial", self.of(x.func), self.of(x.args), self.of(x.keywords)
+        if isinstance(x, MethodType):
+            return "method", self.of(x.__func__), self.of(x.__self__)
+        if isinstance(x, FunctionType):
+            return self.function(x)
+        if isinstance(x, ModuleType):
+            found = [(n, self.of(getattr(x, n))) for n in sorted(names) if hasattr(x, n)]
+            return id(x), tuple(found)
+        if isinstance(x, type):
+            return id(x), self.members(x)
+        if hasattr(x, "python_function"):  # a tf.function
+            return "tf.function", self.of(x.python_function)
+        if isinstance(x, (Mapping, tuple, list)) or not hasattr(x, "__dict__"):
+            raise UnknownValue(type(x).__name__)
+        if any("__slots__" in vars(c) for c in type(x).__mro__[:-1] if not is_of_library(c)):
+            raise UnknownValue(type(x).__name__)
+        return "object", self.of(type(x)), self.of(vars(x))
+
+    def count(self, nbytes: int) -> None:
+        """Refuse to keep many large arrays alive."""
+        self.nbytes += nbytes
+        if self.nbytes > MAX_BYTES:
+            raise UnknownValue(f"arrays of more than {MAX_BYTES} bytes")
+
+    def array(self, x: Any) -> Hashable:
+        """The key of an array: its content."""
+        if x.dtype.hasobject:
+            raise UnknownValue(f"array of {x.dtype}")
+        self.count(x.nbytes)
+        content = hashlib.blake2b(np.ascontiguousarray(x).tobytes()).digest()
+        return type(x).__name__, x.shape, x.dtype.str, content
+
+    def function(self, f: FunctionType) -> Hashable:
+        """The key of a function: its code, and what that refers to."""
+        names, around = names_in(f.__code__), f.__globals__
+        used = [(n, self.of(around[n], names)) for n in sorted(globals_in(f.__code__) & {*around})]
+        imported = sorted(n for n in names if n not in around and n in sys.modules)
+        used += [(n, self.of(sys.modules[n], names)) for n in imported]
+        cells = tuple(self.of(content(c), names) for c in f.__closure__ or ())
+        return f.__code__, tuple(used), cells, self.of(f.__defaults__), self.of(f.__kwdefaults__)
+
+    def members(self, cls: type) -> Hashable:
+        """The keys of a class's attributes and methods, and of the classes below it."""
+        below = tuple(self.of(c) for c in cls.__mro__[1:])
+        found = []
+        for name, x in sorted(vars(cls).items()):
+            if isinstance(x, (staticmethod, classmethod)):
+                x = x.__func__
+            if isinstance(x, property):
+                x = x.fget
+            if isinstance(x, (FunctionType, np.ndarray, *PLAIN)) or not name.startswith("__"):
+                found.append((name, self.of(x)))
+        return tuple(found), below
+
+
+def is_of_library(x: Any) -> bool:
+    """True for functions, classes and modules of libraries, and distributions of TFP."""
+    if type(x).__module__.startswith("tensorflow_probability."):
+        return True
+    if not isinstance(x, (FunctionType, type, ModuleType)):
+        return False
+    name = x.__name__ if isinstance(x, ModuleType) else x.__module__
+    return isinstance(name, str) and name.split(".")[0] in LIBRARIES
+
+
+def inner(code: CodeType) -> list[CodeType]:
+    """The code of functions inside a function."""
+    return [c for c in code.co_consts if isinstance(c, CodeType)]
+
+
+def names_in(code: CodeType) -> frozenset[str]:
+    """All globals and attributes that code and the functions inside it name."""
+    return frozenset(code.co_names).union(*map(names_in, inner(code)))
+
+
+def globals_in(code: CodeType) -> set[str]:
+    """The globals that code and the functions inside it read."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
+    return found.union(*map(globals_in, inner(code)))
+
+
+def content(cell: CellType) -> Any:
+    """The value of a variable around a function; None where it has none yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
