@@ -85,10 +85,14 @@ class Memory:
         except OSError:
             for path in paths:
                 path.unlink(missing_ok=True)
-            for path in sorted(self.folder.rglob("*"), reverse=True):
-                with contextlib.suppress(OSError):  # it is not an empty folder
-                    path.rmdir()
+            self.abandon()
             raise
+
+    def abandon(self) -> None:
+        """Leave the folder empty, so that another run can have it."""
+        for path in sorted(self.folder.rglob("*"), reverse=True) if self.folder else ():
+            with contextlib.suppress(OSError):  # it is not an empty folder
+                path.rmdir()
 
     def not_written(self, error: OSError, draws: Mapping[str, Any]) -> str:
         """What to say when the disk refuses the draws."""

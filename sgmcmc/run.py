@@ -280,6 +280,7 @@ def run(
             gone = sampler.state.iteration - began - burn_in
             memory.filled = min(memory.filled, max(0, gone // thin))
         if memory.arrays is None:
+            memory.abandon()
             memory = Memory(0, sampler.n_chains)
             memory.add(0, no_draws(sampler, keep, track, here))
         stop.draws = draws()
