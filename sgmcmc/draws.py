@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from . import checks, tree
+from .summary import Summary, summarize
 
 
 class Draws(Mapping):
@@ -71,16 +71,29 @@ class Draws(Mapping):
             f"Draws({shapes or 'none'}; {self.settings['sampler']}, seed {self.settings['seed']})"
         )
 
-    def summary(self) -> Summary:
+    def summary(self, names: Sequence[str] | None = None) -> Summary:
         """Mean, standard deviation, quantiles and effective sample size of every quantity.
+
+        Draws are read a few quantities at a time, from memory or from files, and take little
+        memory besides.
+
+        Parameters
+        ----------
+        names : list of str, optional
+            What to sum up: parameters and test functions (``"beta"``), parts of nested parameters
+            (``"layer"``, ``"layer/weights"``), or single numbers (``"beta[2]"``, ``"A[0, 3]"``).
+            All by default.
 
         Returns
         -------
         Summary
             A dict of columns that prints as a table: `mean`, `sd`, the quantiles `5%`, `50%` and
-            `95%`; `ess`, how many independent draws would tell the mean as well; `mcse`, the
-            Monte Carlo standard error of the mean; with several chains the split R̂, `r_hat`, below
-            1.01 when they agree. A quantity that does not vary has NaN for the last three.
+            `95%`; `ess`, how many independent draws would tell the mean as well, at most N log₁₀ N
+            for N draws; `mcse`, the Monte Carlo standard error of the mean; with several chains the
+            split R̂, `r_hat`, below 1.01 when they agree. A quantity that does not vary has NaN for
+            the last three. Of more than 60 quantities the first and the last five are printed. Its
+            list `names` has the names of the rows, and its method `to_frame()` returns a data frame
+            of pandas.
 
         Examples
         --------
@@ -91,42 +104,10 @@ class Draws(Mapping):
         >>> summary  # doctest: +NORMALIZE_WHITESPACE
            mean     sd     5%    50%    95%   ess     mcse  r_hat
         x  4.98  2.006  1.711  4.972  8.307  4025  0.03162  1.001
-        >>> float(summary["mean"][0].round(2))
-        4.98
+        >>> float(summary["mean"][0].round(2)), summary.names
+        (4.98, ['x'])
         """
-        from tensorflow_probability import mcmc
-
-        if not self:
-            raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
-        chained = self.settings.get("n_chains") is not None
-        names, columns = [], []
-        for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self))):
-            x = np.asarray(x if chained else x[None], float).swapaxes(0, 1)  # draws first
-            names += [name + str(list(i)) * bool(i) for i in np.ndindex(x.shape[2:])]
-            columns.append(x.reshape(*x.shape[:2], -1))
-        draws = np.concatenate(columns, axis=2)
-        if len(draws) < 4:
-            raise ValueError(f"a summary wants at least 4 draws of each chain, not {len(draws)}")
-        sd = draws.std(axis=(0, 1), ddof=1)
-        several = draws.shape[1] > 1
-        logger = tf.get_logger()
-        level = logger.level
-        logger.setLevel("ERROR")  # TFP takes the real part of a Fourier transform, and TF warns
-        try:
-            ess = mcmc.effective_sample_size(
-                draws if several else draws[:, 0],
-                filter_beyond_positive_pairs=True,
-                cross_chain_dims=1 if several else None,
-            ).numpy()
-        finally:
-            logger.setLevel(level)
-        table = {"mean": draws.mean(axis=(0, 1)), "sd": sd}
-        table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
-        table |= {"ess": ess, "mcse": sd / np.sqrt(np.maximum(ess, 1))}
-        if several:
-            ratio = mcmc.potential_scale_reduction(draws, split_chains=True)  # of variances
-            table["r_hat"] = np.sqrt(ratio.numpy())
-        return Summary(names, table)
+        return summarize(dict(self), self.settings.get("n_chains") is not None, names)
 
     def to_arviz(
         self,
@@ -196,23 +177,3 @@ class Draws(Mapping):
         if int(arviz.__version__.split(".")[0]) < 1:
             return arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
         return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
-
-
-class Summary(dict):
-    """Columns of a table whose rows are quantities."""
-
-    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
-        super().__init__(columns)
-        self.names = names
-
-    def __repr__(self) -> str:
-        formats = {"ess": "{:.0f}", "r_hat": "{:.3f}"}
-        cells = [["", *self.names]] + [
-            [title, *(formats.get(title, "{:.4g}").format(v) for v in column)]
-            for title, column in self.items()
-        ]
-        widths = [max(map(len, column)) for column in cells]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in zip(*cells)
-        )
