@@ -11,6 +11,9 @@ import numpy as np
 from . import checks, tree
 from .summary import Summary, summarize
 
+RENAMED = {"log_posterior": "lp"}  # statistics that ArviZ has names for
+RENAME = "rename one, in dicts for sgmcmc.Draws(values, stats, draws.settings).to_arviz()"
+
 
 class Draws(Mapping):
     """Draws of a run, by name of parameter or test function.
@@ -26,11 +29,14 @@ class Draws(Mapping):
         - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
           posterior where that step began, on its minibatch, up to a constant; for probabilities,
           of the density of their logarithms.
-        - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε). Where draws are right,
-          its average is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 in any case.
-        - ``thermostat``, of SGNHT, by parameter: the friction ξ.
-        - ``control_variates``, of `scircv`, by parameter: the share of components that used them.
+        - ``temperature``, of samplers with momentum: νᵀν/(pε). Where draws are right, its average
+          is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 whatever the error of the draws.
+        - ``thermostat``, of SGNHT: the friction ξ.
+        - ``control_variates``, of `scircv`: the share of components that used them.
         - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
+
+        Temperatures, thermostats and control variates are dicts by parameter, of one parameter too:
+        ``draws.stats["temperature"]["beta"]``.
     settings : dict
         The sampler, its arguments and seed, the versions of the packages.
 
@@ -49,6 +55,12 @@ class Draws(Mapping):
     True
     >>> draws.stats["log_posterior"].shape, draws.settings["minibatch_size"]
     ((500,), 10)
+    >>> draws = sgmcmc.sgnht(
+    ...     log_lik, {"x": np.linspace(-1, 3, 1000)}, {"mean": 1.0}, 1e-5, n_iters=500, seed=1,
+    ...     verbose=False,
+    ... )
+    >>> draws.stats["temperature"]["mean"].shape  # by parameter
+    (500,)
     """
 
     def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
@@ -118,7 +130,8 @@ class Draws(Mapping):
 
         Parameters and test functions are in the group `posterior`; the group `sample_stats` has
         what `stats` has, the log posterior under ArviZ's name `lp`. Names of nested parameters are
-        joined by dots. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
+        joined by dots; where two would have one name, or a quantity that of a dimension, that is an
+        error. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
 
         Parameters
         ----------
@@ -148,14 +161,9 @@ class Draws(Mapping):
             raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from error
         chained = self.settings.get("n_chains") is not None
         posterior, stats = (
-            {
-                name.replace("/", "."): np.asarray(x) if chained else np.asarray(x)[None]
-                for name, x in zip(tree.names(nest), tree.leaves(nest))
-            }
-            for nest in (dict(self), self.stats)
+            {name: np.asarray(x) if chained else np.asarray(x)[None] for name, x in found.items()}
+            for found in (by_dotted_name(dict(self), {}), by_dotted_name(self.stats, RENAMED))
         )
-        if "log_posterior" in stats:
-            stats["lp"] = stats.pop("log_posterior")
         for name in dims or {}:
             if name not in posterior:
                 raise ValueError(
@@ -175,5 +183,29 @@ class Draws(Mapping):
             "settings": json.dumps(self.settings, default=str),
         }
         if int(arviz.__version__.split(".")[0]) < 1:
-            return arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
-        return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
+            data = arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
+        else:
+            data = arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
+        for group, arrays in groups.items():
+            kept = getattr(data, group).data_vars if hasattr(data, group) else ()
+            for name in arrays:
+                if name not in kept:  # it has given way to a coordinate
+                    raise ValueError(
+                        f"{name!r} is the name of a dimension, chains and draws among them, and "
+                        f"ArviZ would leave out the draws: {RENAME}"
+                    )
+        return data
+
+
+def by_dotted_name(nest: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """The arrays of a nest by the names that ArviZ gets."""
+    paths, found = {}, {}
+    for path, x in zip(tree.names(nest), tree.leaves(nest)):
+        name = renamed.get(path, path.replace("/", "."))
+        if name in found:
+            raise ValueError(
+                f"{paths[name]!r} and {path!r} would both be {name!r} in ArviZ, where dots "
+                f"join the names of nests: {RENAME}"
+            )
+        paths[name], found[name] = path, x
+    return found
