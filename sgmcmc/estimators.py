@@ -310,13 +310,20 @@ class Relative(NamedTuple):
 class Counted(Gradient):
     """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
 
-    Where counts depend on the parameters, b̂ is of the point where a was estimated, on the same
-    rows as â: it takes out their noise, and leaves the chain free to move. That costs a second
-    evaluation of the counts, for which functions of the user's are too dear: there b̂ is of the
-    point where the chain is, and until a is renewed its mean stays where it was.
+    Where counts depend on the parameters, as expectations of latent variables do, b̂ is of the point
+    where a was estimated, on the same rows as â: it takes out their noise, and leaves the chain
+    free to move. That costs a second evaluation of the counts.
+
+    Functions of the user's draw the latent variables instead. There b̂ is of the point where the
+    chain is, so that the chain stays about a until that is renewed. As a is from draws itself, this
+    is Gibbs sampling: latent variables given the parameters, then parameters given those. With
+    expectations in place of draws the variance would be too small, by 1 + γ where the share γ of
+    the information is missing; with a second evaluation of draws, the noise of those in a would
+    make it too large, by 1/(1 − γ).
     """
 
     renews = True
+    draws_latent = True  # what functions of the user return
 
     refresh_every: int | None = checks.tunable(
         None,
@@ -348,16 +355,27 @@ class Counted(Gradient):
             )
 
     def init(self, model: Posterior, params: Any, source: Source) -> tuple:
-        if model.keyed and self.refresh_every is None:
-            given = source.probe(min(PROBE, source.N)), tf.constant([0, 0])
-            counts = model.compiled_data(params, *given)
-            points = params, tree.map(tilted, params)
-            here, there = (counts(point, *given).gradient for point in points)
-            if not all(np.array_equal(x, y) for x, y in zip(*map(tree.leaves, (here, there)))):
+        if not (model.keyed and self.draws_latent):
+            return ()
+        rows, keys = source.probe(min(PROBE, source.N)), (tf.constant([0, 0]), tf.constant([1, 1]))
+        tried = (params, keys[0]), (tree.map(tilted, params), keys[0]), (params, keys[1])
+        count = model.compiled_data(params, rows, keys[0])
+        found = [tree.leaves(count(point, rows, key).gradient) for point, key in tried]
+        for here, there, again in zip(*found):
+            if np.array_equal(here, there):
+                continue
+            if self.refresh_every is None:
                 raise ValueError(
                     "counts depends on the parameters, as where categories are latent: then "
                     "scircv needs refresh_every, such as 100, or all draws would be about what it "
                     "says at the start"
+                )
+            if np.array_equal(here, again) and (here.numpy() % 1).any():
+                raise ValueError(
+                    "counts must draw latent variables by its key, but some of it are "
+                    "expectations, the same for any key, with which scircv has too small a "
+                    "variance: draw them, as in the example of SCIR, or leave counts out and write "
+                    "log_lik"
                 )
         return ()
 
@@ -404,12 +422,20 @@ class Counted(Gradient):
     def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
         """The parameters of the posterior at theta, relative to what they should be."""
         value, here = super().estimate(model, theta, (), batch)
-        there = here if model.keyed else super().estimate(model, aim.params, (), batch).gradient
+        there = here
+        if not (model.keyed and self.draws_latent):
+            there = super().estimate(model, aim.params, (), batch).gradient
         b = tree.map(
             lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
             *(there, aim.a, aim.limit),
         )
         return Evaluation(value, Relative(here, b, aim.limit, aim.error))
+
+
+class CountedTwice(Counted):
+    """For functions of counts that are expectations, if noisy ones: b̂ is of the former point."""
+
+    draws_latent = False
 
 
 def counted_groups(
