@@ -1,5 +1,6 @@
 """The samplers: each a dynamics and an estimator of the gradient."""
 
+from .counts import Counted
 from .dynamics.mixed import Mixed
 from .dynamics.scir import SCIR
 from .dynamics.scircv import SCIRCV
@@ -7,7 +8,7 @@ from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
 from .dynamics.sgrld import SGRLD
-from .estimators import ControlVariate, Counted, Gradient
+from .estimators import ControlVariate, Gradient
 from .signatures import public
 
 sgld, sgld_setup = public("sgld", SGLD, Gradient)

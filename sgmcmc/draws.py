@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from . import checks, tree
+from .summary import Summary, summarize
+
+RENAMED = {"log_posterior": "lp"}  # statistics that ArviZ has names for
+RENAME = "rename one, in dicts for sgmcmc.Draws(values, stats, draws.settings).to_arviz()"
 
 
 class Draws(Mapping):
@@ -26,11 +29,14 @@ class Draws(Mapping):
         - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
           posterior where that step began, on its minibatch, up to a constant; for probabilities,
           of the density of their logarithms.
-        - ``temperature``, of samplers with momentum, by parameter: νᵀν/(pε). Where draws are right,
-          its average is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 in any case.
-        - ``thermostat``, of SGNHT, by parameter: the friction ξ.
-        - ``control_variates``, of `scircv`, by parameter: the share of components that used them.
+        - ``temperature``, of samplers with momentum: νᵀν/(pε). Where draws are right, its average
+          is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 whatever the error of the draws.
+        - ``thermostat``, of SGNHT: the friction ξ.
+        - ``control_variates``, of `scircv`: the share of components that used them.
         - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
+
+        Temperatures, thermostats and control variates are dicts by parameter, of one parameter too:
+        ``draws.stats["temperature"]["beta"]``.
     settings : dict
         The sampler, its arguments and seed, the versions of the packages.
 
@@ -49,6 +55,12 @@ class Draws(Mapping):
     True
     >>> draws.stats["log_posterior"].shape, draws.settings["minibatch_size"]
     ((500,), 10)
+    >>> draws = sgmcmc.sgnht(
+    ...     log_lik, {"x": np.linspace(-1, 3, 1000)}, {"mean": 1.0}, 1e-5, n_iters=500, seed=1,
+    ...     verbose=False,
+    ... )
+    >>> draws.stats["temperature"]["mean"].shape  # by parameter
+    (500,)
     """
 
     def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
@@ -71,16 +83,29 @@ class Draws(Mapping):
             f"Draws({shapes or 'none'}; {self.settings['sampler']}, seed {self.settings['seed']})"
         )
 
-    def summary(self) -> Summary:
+    def summary(self, names: Sequence[str] | None = None) -> Summary:
         """Mean, standard deviation, quantiles and effective sample size of every quantity.
+
+        Draws are read a few quantities at a time, from memory or from files, and take little
+        memory besides.
+
+        Parameters
+        ----------
+        names : list of str, optional
+            What to sum up: parameters and test functions (``"beta"``), parts of nested parameters
+            (``"layer"``, ``"layer/weights"``), or single numbers (``"beta[2]"``, ``"A[0, 3]"``).
+            All by default.
 
         Returns
         -------
         Summary
             A dict of columns that prints as a table: `mean`, `sd`, the quantiles `5%`, `50%` and
-            `95%`; `ess`, how many independent draws would tell the mean as well; `mcse`, the
-            Monte Carlo standard error of the mean; with several chains the split R̂, `r_hat`, below
-            1.01 when they agree. A quantity that does not vary has NaN for the last three.
+            `95%`; `ess`, how many independent draws would tell the mean as well, at most N log₁₀ N
+            for N draws; `mcse`, the Monte Carlo standard error of the mean; with several chains the
+            split R̂, `r_hat`, below 1.01 when they agree. A quantity that does not vary has NaN for
+            the last three. Of more than 60 quantities the first and the last five are printed. Its
+            list `names` has the names of the rows, and its method `to_frame()` returns a data frame
+            of pandas.
 
         Examples
         --------
@@ -91,42 +116,10 @@ class Draws(Mapping):
         >>> summary  # doctest: +NORMALIZE_WHITESPACE
            mean     sd     5%    50%    95%   ess     mcse  r_hat
         x  4.98  2.006  1.711  4.972  8.307  4025  0.03162  1.001
-        >>> float(summary["mean"][0].round(2))
-        4.98
+        >>> float(summary["mean"][0].round(2)), summary.names
+        (4.98, ['x'])
         """
-        from tensorflow_probability import mcmc
-
-        if not self:
-            raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
-        chained = self.settings.get("n_chains") is not None
-        names, columns = [], []
-        for name, x in zip(tree.names(dict(self)), tree.leaves(dict(self))):
-            x = np.asarray(x if chained else x[None], float).swapaxes(0, 1)  # draws first
-            names += [name + str(list(i)) * bool(i) for i in np.ndindex(x.shape[2:])]
-            columns.append(x.reshape(*x.shape[:2], -1))
-        draws = np.concatenate(columns, axis=2)
-        if len(draws) < 4:
-            raise ValueError(f"a summary wants at least 4 draws of each chain, not {len(draws)}")
-        sd = draws.std(axis=(0, 1), ddof=1)
-        several = draws.shape[1] > 1
-        logger = tf.get_logger()
-        level = logger.level
-        logger.setLevel("ERROR")  # TFP takes the real part of a Fourier transform, and TF warns
-        try:
-            ess = mcmc.effective_sample_size(
-                draws if several else draws[:, 0],
-                filter_beyond_positive_pairs=True,
-                cross_chain_dims=1 if several else None,
-            ).numpy()
-        finally:
-            logger.setLevel(level)
-        table = {"mean": draws.mean(axis=(0, 1)), "sd": sd}
-        table |= {f"{q}%": np.percentile(draws, q, axis=(0, 1)) for q in (5, 50, 95)}
-        table |= {"ess": ess, "mcse": sd / np.sqrt(np.maximum(ess, 1))}
-        if several:
-            ratio = mcmc.potential_scale_reduction(draws, split_chains=True)  # of variances
-            table["r_hat"] = np.sqrt(ratio.numpy())
-        return Summary(names, table)
+        return summarize(dict(self), self.settings.get("n_chains") is not None, names)
 
     def to_arviz(
         self,
@@ -137,7 +130,8 @@ class Draws(Mapping):
 
         Parameters and test functions are in the group `posterior`; the group `sample_stats` has
         what `stats` has, the log posterior under ArviZ's name `lp`. Names of nested parameters are
-        joined by dots. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
+        joined by dots; where two would have one name, or a quantity that of a dimension, that is an
+        error. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
 
         Parameters
         ----------
@@ -167,14 +161,9 @@ class Draws(Mapping):
             raise ImportError("to_arviz needs ArviZ: pip install 'sgmcmc[plot]'") from error
         chained = self.settings.get("n_chains") is not None
         posterior, stats = (
-            {
-                name.replace("/", "."): np.asarray(x) if chained else np.asarray(x)[None]
-                for name, x in zip(tree.names(nest), tree.leaves(nest))
-            }
-            for nest in (dict(self), self.stats)
+            {name: np.asarray(x) if chained else np.asarray(x)[None] for name, x in found.items()}
+            for found in (by_dotted_name(dict(self), {}), by_dotted_name(self.stats, RENAMED))
         )
-        if "log_posterior" in stats:
-            stats["lp"] = stats.pop("log_posterior")
         for name in dims or {}:
             if name not in posterior:
                 raise ValueError(
@@ -194,25 +183,29 @@ class Draws(Mapping):
             "settings": json.dumps(self.settings, default=str),
         }
         if int(arviz.__version__.split(".")[0]) < 1:
-            return arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
-        return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
+            data = arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
+        else:
+            data = arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
+        for group, arrays in groups.items():
+            kept = getattr(data, group).data_vars if hasattr(data, group) else ()
+            for name in arrays:
+                if name not in kept:  # it has given way to a coordinate
+                    raise ValueError(
+                        f"{name!r} is the name of a dimension, chains and draws among them, and "
+                        f"ArviZ would leave out the draws: {RENAME}"
+                    )
+        return data
 
 
-class Summary(dict):
-    """Columns of a table whose rows are quantities."""
-
-    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
-        super().__init__(columns)
-        self.names = names
-
-    def __repr__(self) -> str:
-        formats = {"ess": "{:.0f}", "r_hat": "{:.3f}"}
-        cells = [["", *self.names]] + [
-            [title, *(formats.get(title, "{:.4g}").format(v) for v in column)]
-            for title, column in self.items()
-        ]
-        widths = [max(map(len, column)) for column in cells]
-        return "\n".join(
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in zip(*cells)
-        )
+def by_dotted_name(nest: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """The arrays of a nest by the names that ArviZ gets."""
+    paths, found = {}, {}
+    for path, x in zip(tree.names(nest), tree.leaves(nest)):
+        name = renamed.get(path, path.replace("/", "."))
+        if name in found:
+            raise ValueError(
+                f"{paths[name]!r} and {path!r} would both be {name!r} in ArviZ, where dots "
+                f"join the names of nests: {RENAME}"
+            )
+        paths[name], found[name] = path, x
+    return found

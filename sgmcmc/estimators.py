@@ -7,7 +7,7 @@ probabilities and positive numbers are by their logarithms: expected counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,14 +16,11 @@ import tensorflow as tf
 
 from . import checks, tree
 from .dynamics import LOGARITHMIC, Dynamics
-from .minibatch import BLOCK_BYTES, RENEWAL, Batch, Feeder, Source, stream, without_replacement
+from .minibatch import Batch, Source
 from .programs import Programs, programs_of
 from .random import folded
 
-PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
 ROUNDING = 1e-4  # the part of all counts by which one may be below 0
-FAR = 10  # standard deviations
-GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated
 
 
 class Evaluation(NamedTuple):
@@ -288,150 +285,3 @@ class ControlVariate(Gradient):
         for t, c, e in zip(*map(tree.leaves, (theta, centre.params, error))):
             value += tf.reduce_sum((t - c) * e, axis=range(1, t.shape.rank))
         return with_prior(model, theta, Evaluation(value, gradient))
-
-
-class Aim(NamedTuple):
-    """Where the chain was, what a of the posterior was there, and up to which θ that is trusted.
-
-    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches. The
-    error of a is its variance relative to that of â, 0 where a is from all rows.
-    """
-
-    params: Any
-    a: Any
-    limit: Any
-    error: Any
-
-
-class Relative(NamedTuple):
-    """Estimates â and b̂, up to which θ the second is to be used, and the error of its a."""
-
-    a: Any
-    b: Any
-    limit: Any
-    error: Any
-
-
-@dataclass(frozen=True)
-class Counted(Gradient):
-    """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
-
-    Where counts depend on the parameters, b̂ is of the point where a was estimated, on the same
-    rows as â: it takes out their noise, and leaves the chain free to move. That costs a second
-    evaluation of the counts, for which functions of the user's are too dear: there b̂ is of the
-    point where the chain is, and until a is renewed its mean stays where it was.
-    """
-
-    renews = True
-
-    refresh_every: int | None = checks.tunable(
-        None,
-        checks.optional_whole,
-        "For latent variables, whose counts depend on the parameters: estimate a anew after so "
-        "many iterations. None: once, where the chain starts, as is right for observed categories.",
-    )
-    refresh_size: int | None = checks.tunable(
-        None,
-        checks.optional_whole,
-        "The number of rows, drawn at random, from which a is estimated each time. All by default. "
-        "Fewer make an error that stays as long as a does: more than 2/h minibatches are wanted "
-        "for it to be less than the noise that control variates take out.",
-    )
-
-    @property
-    def every(self) -> int | None:
-        return self.refresh_every
-
-    def check(self, N: int) -> None:
-        if self.refresh_size is None:
-            return
-        if self.refresh_size > N:
-            raise ValueError(f"refresh_size must be at most N = {N} rows, not {self.refresh_size}")
-        if self.refresh_every is None and self.refresh_size < N:
-            raise ValueError(
-                f"refresh_size = {self.refresh_size} needs refresh_every, such as 100: the error "
-                "of a single estimate from some of the rows would stay in all draws"
-            )
-
-    def init(self, model: Posterior, params: Any, source: Source) -> tuple:
-        if model.keyed and self.refresh_every is None:
-            given = source.probe(min(PROBE, source.N)), tf.constant([0, 0])
-            points = params, tree.map(tilted, params)
-            here, there = (model.compiled_data(point, *given).gradient for point in points)
-            if not all(np.array_equal(x, y) for x, y in zip(*map(tree.leaves, (here, there)))):
-                raise ValueError(
-                    "counts depends on the parameters, as where categories are latent: then "
-                    "scircv needs refresh_every, such as 100, or all draws would be about what it "
-                    "says at the start"
-                )
-        return ()
-
-    def renew(
-        self,
-        model: Posterior,
-        theta: Any,
-        feeder: Feeder,
-        iteration: int,
-        count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
-    ) -> Aim:
-        """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
-
-        A last group that is smaller would be another program: it is left out where a comes from
-        some of the rows in any case.
-        """
-        source, n, N = feeder.source, feeder.n, feeder.source.N
-        m, rng = self.refresh_size or N, stream(feeder.seed, RENEWAL, iteration)
-        index = rng.permutation(without_replacement(rng, N, m, 1)[0])
-        size = max(1, min(n, m // FEW_GROUPS) if model.keyed else m // GROUPS)
-        groups, rest = divmod(m, size)
-        parts = [index[: m - rest].reshape(groups, size)]
-        if rest and m < N:
-            m -= rest
-        elif rest:
-            parts.append(index[m - rest :][None])
-        nbytes = feeder.chains * size * source.row_bytes + 8 * tree.size(theta)
-        some = 1 if model.keyed else max(1, BLOCK_BYTES // nbytes)
-        total, squares = 0.0, 0.0
-        for part in parts:
-            for counts in counted_groups(part, min(some, len(part)), feeder, rng, count):
-                total, squares = total + counts.sum(0), squares + (counts**2).sum(0) / part.shape[1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            of_a_row = (squares - total**2 / m) / (sum(map(len, parts)) - 1)
-        alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
-        a = tree.flat(tree.map(lambda x: x[None], alpha)).numpy() + N / m * total
-        variance = N * (N - n) / n * of_a_row
-        helps = (a > 1) & (variance <= (a - 1) ** 2)
-        limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
-        a, limit = (tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit))
-        error = n * (N - m) / (m * max(N - n, 1))
-        return Aim(theta, a, limit, tf.constant(error, feeder.dtype))
-
-    def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
-        """The parameters of the posterior at theta, relative to what they should be."""
-        value, here = super().estimate(model, theta, (), batch)
-        there = here if model.keyed else super().estimate(model, aim.params, (), batch).gradient
-        b = tree.map(
-            lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
-            *(there, aim.a, aim.limit),
-        )
-        return Evaluation(value, Relative(here, b, aim.limit, aim.error))
-
-
-def counted_groups(
-    index: np.ndarray,
-    some: int,
-    feeder: Feeder,
-    rng: np.random.Generator,
-    count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
-) -> Iterator[np.ndarray]:
-    """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
-    source = feeder.source
-    for start in range(0, len(index), some):
-        part = index[start : start + some]
-        filled = np.sort(np.resize(part, (some, part.shape[1])), axis=1)  # one program for all
-        rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(*filled.shape).items()}
-        source.gather(filled, rows)
-        key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
-        counts = [x.numpy().astype(np.float64) for x in tree.leaves(count(rows, key))]
-        flat = np.concatenate([x.reshape(some, feeder.chains, -1) for x in counts], axis=2)
-        yield flat[: len(part)]

@@ -1,6 +1,7 @@
 """Draws as ArviZ's data: InferenceData up to 0.23, DataTree from 1.0 on."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -58,6 +59,14 @@ def test_arviz_sums_up_as_we_do():
     assert float(theirs["sd"].iloc[0]) == pytest.approx(ours["sd"][ours.names.index("c")], rel=1e-3)
 
 
+def test_effective_sizes_are_bounded_as_theirs():
+    rng = np.random.default_rng(1)
+    x = np.resize([1.0, -1.0], (1, 20_000)) + rng.normal(0, 1e-3, (1, 20_000))
+    draws = Draws({"x": x}, {}, {"n_chains": 1})
+    theirs = float(az.ess(draws.to_arviz(), method="mean")["x"])
+    assert float(draws.summary()["ess"][0]) == pytest.approx(theirs)
+
+
 def test_r_hat_is_theirs():
     """Chains about 0, .1, .2 and .3 standard deviations."""
     x = np.random.default_rng(1).normal(size=(4, 5000)) + 0.1 * np.arange(4)[:, None]
@@ -86,6 +95,33 @@ def test_dimensions_have_names_and_labels():
         draws.to_arviz(dims={"beta": "feature"})
     with pytest.raises(ValueError, match=r"dims\['sigma'\] has 1 names.*shape \(\)"):
         draws.to_arviz(dims={"sigma": ["feature"]})
+
+
+x = np.zeros(100)
+LOST = {  # what the error says: values, statistics
+    "'a/b' and 'a.b' would both be 'a.b' in ArviZ": ({"a.b": x, "a": {"b": x + 1}}, {}),
+    "'temperature/a/b' and 'temperature/a.b' would both": (
+        {"c": x},
+        {"temperature": {"a.b": x, "a": {"b": x}}},
+    ),
+    "'log_posterior' and 'lp' would both be 'lp'": ({"c": x}, {"log_posterior": x, "lp": x}),
+    "'draw' is the name of a dimension": ({"draw": x}, {}),
+    "'chain' is the name of a dimension": ({"c": x, "chain": x}, {}),
+    "'beta_dim_0' is the name of a dimension": ({"beta": X[:100], "beta_dim_0": x}, {}),
+}
+
+
+@pytest.mark.parametrize("message", LOST)
+def test_no_quantity_is_lost_where_names_collide(message):
+    values, stats = LOST[message]
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}.*: rename one"):
+        Draws(values, stats, {"n_chains": None}).to_arviz()
+
+
+def test_a_test_function_may_have_the_name_of_a_statistic():
+    data = Draws({"lp": x + 1}, {"log_posterior": x}, {"n_chains": None}).to_arviz()
+    assert (data.posterior["lp"] == 1).all()
+    assert (data.sample_stats["lp"] == 0).all()
 
 
 def test_without_arviz_the_error_says_what_to_install(monkeypatch):

@@ -13,8 +13,10 @@ import tensorflow_probability as tfp
 from scipy.special import digamma, polygamma
 
 import sgmcmc
-from sgmcmc import cir, estimators, moments
+from sgmcmc import cir, counts, moments
 from sgmcmc.dynamics import scircv
+from sgmcmc.dynamics.scircv import SCIRCV
+from sgmcmc.run import setup as setup_of
 
 from . import slow
 from .test_stationary import too_little_noise
@@ -145,7 +147,7 @@ def test_steps_and_runs_give_one_chain(seed):
 @pytest.mark.parametrize(("rows", "detect"), [(1000, 1e-3), (5003, 0.25)])
 def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
     """From single rows exactly; from some 1000 groups, with one that is smaller, to 4.5 %."""
-    monkeypatch.setattr("sgmcmc.estimators.FAR", 1.0)
+    monkeypatch.setattr("sgmcmc.counts.FAR", 1.0)
     count, batch = rows // 5, rows // 10
     sampler = sgmcmc.scircv_setup(
         *(categories, {"z": np.repeat([0, 1], [count, rows - count])}, {"omega": [0.5, 0.5]}),
@@ -208,6 +210,61 @@ def posterior_of_weights(density):
     return mean, share @ (omega - mean) ** 2 / share.sum()
 
 
+def drawn_components(params, data, key):
+    """Counts of components, each drawn once, by inversion."""
+    sums = tf.cumsum(data["density"] * params["omega"], axis=-1)
+    u, _ = sgmcmc.random.uniforms(key, sums.shape[:-1])
+    level = (u * sums[..., -1])[..., None]
+    component = tf.reduce_sum(tf.cast(level > sums[..., :-1], tf.int32), axis=-1)
+    return {"omega": tf.reduce_sum(tf.one_hot(component, 3), axis=0)}
+
+
+def expected_components(params, data, key):
+    p = data["density"] * params["omega"]
+    return {"omega": tf.reduce_sum(p / tf.reduce_sum(p, axis=-1, keepdims=True), axis=0)}
+
+
+WEIGHTS = {  # dynamics, estimator, step size, rows of a minibatch
+    "scir": (sgmcmc.SCIR(alpha=1.0), estimators.Gradient(), 0.05, 200),
+    "scircv": (SCIRCV(alpha=1.0), counts.Counted(refresh_every=100), 0.05, 200),
+    "drawn": (
+        *(SCIRCV(alpha=1.0, counts=drawn_components), counts.Counted(refresh_every=20)),
+        *(0.3, 100),
+    ),
+    "expected, as in fit_lda": (
+        *(SCIRCV(alpha=1.0, counts=expected_components), counts.CountedTwice(100)),
+        *(0.05, 200),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_weights_of_a_mixture(case, seed):
+    """Counts that depend on the weights, by autodiff or by functions: standard deviations to 5 %.
+
+    The step size makes variances up to 2.5 % too small, or as much too large, so that chance fails
+    this where it brings 7.5 % more, which is 5.5 standard errors or more, and an error of 18 % is
+    always found.
+    """
+    density, in_orders, log_lik = mixture()
+    mean, variance = posterior_of_weights(density)
+    dynamics, estimator, h, n_rows = WEIGHTS[case]
+    sampler = setup_of(
+        *(case, dynamics, estimator, None if dynamics.counts else log_lik),
+        *({"density": in_orders}, {"omega": np.tile(mean, (MIXTURES, 1))}, h),
+        minibatch_size=n_rows,
+        n_chains=250,
+        seed=seed,
+    )
+    omega = sgmcmc.run(sampler, 300, burn_in=200, verbose=False)["omega"].astype(float)
+    sampler.feeder.close()
+    each = ((omega - mean) ** 2).mean(axis=(1, 2)) / variance  # by chain
+    np.testing.assert_allclose(omega.mean(axis=(0, 1, 2)), mean, rtol=0.05)
+    np.testing.assert_allclose(each.mean(axis=0), 1, rtol=0.1)
+    assert (5.5 * each.std(axis=0) / np.sqrt(len(each)) < 0.075).all()
+
+
 def of_where_the_chain_is(self, model, theta, aim, batch):
     """The papers' b̂, with which the chain cannot follow counts that depend on the weights."""
     value, a_hat = estimators.Gradient.estimate(self, model, theta, (), batch)
@@ -216,37 +273,20 @@ def of_where_the_chain_is(self, model, theta, aim, batch):
 
 
 @pytest.mark.slow
-def test_weights_of_a_mixture_with_a_centre_that_stands_still(seed, monkeypatch):
+@pytest.mark.parametrize("case", ["scircv", "expected, as in fit_lda"])
+def test_weights_of_a_mixture_with_a_centre_that_stands_still(case, seed, monkeypatch):
     """Negative control: variances are 20 to 35 % too small."""
-    monkeypatch.setattr(estimators.Counted, "estimate", of_where_the_chain_is)
+    monkeypatch.setattr(counts.Counted, "estimate", of_where_the_chain_is)
     with pytest.raises(AssertionError, match=r"rtol=0\.1\b"):
-        test_weights_of_a_mixture("scircv", seed)
+        test_weights_of_a_mixture(case, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["scir", "scircv"])
-def test_weights_of_a_mixture(name, seed):
-    """Counts by autodiff, which depend on the weights: standard deviations to 5 %.
-
-    The step size makes variances up to 2.5 % too small, so that chance fails this where it brings
-    7.5 % more, which is 5.5 standard errors or more, and an error of 18 % is always found.
-    """
-    density, in_orders, log_lik = mixture()
-    mean, variance = posterior_of_weights(density)
-    draws = getattr(sgmcmc, name)(
-        *(log_lik, {"density": in_orders}, {"omega": np.tile(mean, (MIXTURES, 1))}, 0.05, 1.0),
-        minibatch_size=200,
-        n_iters=300,
-        burn_in=200,
-        n_chains=250,
-        seed=seed,
-        **dict(verbose=False, **({"refresh_every": 100} if name == "scircv" else {})),
-    )
-    omega = draws["omega"].astype(float)
-    each = ((omega - mean) ** 2).mean(axis=(1, 2)) / variance  # by chain
-    assert (5.5 * each.std(axis=0) / np.sqrt(len(each)) < 0.075).all()
-    np.testing.assert_allclose(omega.mean(axis=(0, 1, 2)), mean, rtol=0.05)
-    np.testing.assert_allclose(each.mean(axis=0), 1, rtol=0.1)
+def test_weights_of_a_mixture_with_noise_of_draws_in_the_centre(seed, monkeypatch):
+    """Negative control: variances are up to 80 % too large where drawn components count twice."""
+    monkeypatch.setattr(counts.Counted, "draws_latent", False)
+    with pytest.raises(AssertionError, match=r"rtol=0\.1\b"):
+        test_weights_of_a_mixture("drawn", seed)
 
 
 # Several samplers in one chain
@@ -516,6 +556,9 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "counts depends on the parameters…as where categories are latent": cv(
         **counting(lambda params, data, key: params), params={"omega": 2.0}, positive=["omega"]
     ),
+    "counts must draw latent variables by its key, but some of it are expectations": cv(
+        **counting(lambda params, data, key: params), refresh_every=10
+    ),
     "form must be 'alternative' or 'main', not 'other'": cv(form="other"),
     "blocks is an empty dict: it must hold the samplers": blocks(),
     "blocks['omega'] must be SCIR(...)…not <class": blocks(omega=sgmcmc.SCIR),
@@ -634,7 +677,7 @@ def test_a_rare_category_that_comes_back_is_counted(seed):
 @pytest.mark.parametrize("far", [10, pytest.param(1e30, id="control")])
 def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
     """Where a was estimated, and nowhere else, the first category had all rows: then b̂ < 0."""
-    monkeypatch.setattr("sgmcmc.estimators.FAR", far)
+    monkeypatch.setattr("sgmcmc.counts.FAR", far)
 
     def counts(params, data, key):
         at_start = tf.abs(params["omega"][0] - 0.95) < 1e-6

@@ -115,10 +115,12 @@ fig.tight_layout()
 
 # %% [markdown]
 # `sgrld` sets out faster and ends 3 % higher than `scir`, whatever the seeds. `scircv` does what
-# `scir` does, from 60 % more documents, as it goes through all of them after every 100 iterations:
-# with 50 in a minibatch, one word in two hundred is frequent enough in a topic for control
-# variates. They are for parameters that many rows tell of. And to leave out the first
-# half of the draws makes little difference, as the average of twice as many draws predicts better.
+# `scir` does, from 60 % more documents, as it goes through all of them after every 100 iterations,
+# and it counts each minibatch twice, at the chain's topics and at those of the last renewal:
+# control variates from expected counts at the chain's own topics would hold it where it was. With
+# 50 documents in a minibatch, one word in two hundred is frequent enough in a topic for control
+# variates. They are for parameters that many rows tell of. And to leave out the first half of the
+# draws makes little difference, as the average of twice as many draws predicts better.
 #
 # How low could it be? With the same priors, and another tenth of the documents held out, a
 # collapsed Gibbs sampler in C that goes 400 times through all documents reaches a perplexity of

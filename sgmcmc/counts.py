@@ -1,0 +1,193 @@
+"""Estimates of the parameters of a Dirichlet posterior, by counts, with control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from . import checks, tree
+from .estimators import Evaluation, Gradient, Posterior, tilted
+from .minibatch import BLOCK_BYTES, RENEWAL, Batch, Feeder, Source, stream, without_replacement
+
+PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
+FAR = 10  # standard deviations
+GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated
+
+
+class Aim(NamedTuple):
+    """Where the chain was, what a of the posterior was there, and up to which θ that is trusted.
+
+    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches. The
+    error of a is its variance relative to that of â, 0 where a is from all rows.
+    """
+
+    params: Any
+    a: Any
+    limit: Any
+    error: Any
+
+
+class Relative(NamedTuple):
+    """Estimates â and b̂, up to which θ the second is to be used, and the error of its a."""
+
+    a: Any
+    b: Any
+    limit: Any
+    error: Any
+
+
+@dataclass(frozen=True)
+class Counted(Gradient):
+    """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
+
+    Where counts depend on the parameters, as expectations of latent variables do, b̂ is of the point
+    where a was estimated, on the same rows as â: it takes out their noise, and leaves the chain
+    free to move. That costs a second evaluation of the counts.
+
+    Functions of the user's draw the latent variables instead. There b̂ is of the point where the
+    chain is, so that the chain stays about a until that is renewed. As a is from draws itself, this
+    is Gibbs sampling: latent variables given the parameters, then parameters given those. With
+    expectations in place of draws the variance would be too small, by 1 + γ where the share γ of
+    the information is missing; with a second evaluation of draws, the noise of those in a would
+    make it too large, by 1/(1 − γ).
+    """
+
+    renews = True
+    draws_latent = True  # what functions of the user return
+
+    refresh_every: int | None = checks.tunable(
+        None,
+        checks.optional_whole,
+        "For latent variables, whose counts depend on the parameters: estimate a anew after so "
+        "many iterations. None: once, where the chain starts, as is right for observed categories.",
+    )
+    refresh_size: int | None = checks.tunable(
+        None,
+        checks.optional_whole,
+        "The number of rows, drawn at random, from which a is estimated each time. All by default. "
+        "Fewer make an error that stays as long as a does: more than 2/h minibatches are wanted "
+        "for it to be less than the noise that control variates take out.",
+    )
+
+    @property
+    def every(self) -> int | None:
+        return self.refresh_every
+
+    def check(self, N: int) -> None:
+        if self.refresh_size is None:
+            return
+        if self.refresh_size > N:
+            raise ValueError(f"refresh_size must be at most N = {N} rows, not {self.refresh_size}")
+        if self.refresh_every is None and self.refresh_size < N:
+            raise ValueError(
+                f"refresh_size = {self.refresh_size} needs refresh_every, such as 100: the error "
+                "of a single estimate from some of the rows would stay in all draws"
+            )
+
+    def init(self, model: Posterior, params: Any, source: Source) -> tuple:
+        if not (model.keyed and self.draws_latent):
+            return ()
+        rows, keys = source.probe(min(PROBE, source.N)), (tf.constant([0, 0]), tf.constant([1, 1]))
+        tried = (params, keys[0]), (tree.map(tilted, params), keys[0]), (params, keys[1])
+        found = [
+            tree.leaves(model.compiled_data(point, rows, key).gradient) for point, key in tried
+        ]
+        for here, there, again in zip(*found):
+            if np.array_equal(here, there):
+                continue
+            if self.refresh_every is None:
+                raise ValueError(
+                    "counts depends on the parameters, as where categories are latent: then "
+                    "scircv needs refresh_every, such as 100, or all draws would be about what it "
+                    "says at the start"
+                )
+            if np.array_equal(here, again) and (here.numpy() % 1).any():
+                raise ValueError(
+                    "counts must draw latent variables by its key, but some of it are "
+                    "expectations, the same for any key, with which scircv has too small a "
+                    "variance: draw them, as in the example of SCIR, or leave counts out and write "
+                    "log_lik"
+                )
+        return ()
+
+    def renew(
+        self,
+        model: Posterior,
+        theta: Any,
+        feeder: Feeder,
+        iteration: int,
+        count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
+    ) -> Aim:
+        """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
+
+        A last group that is smaller would be another program: it is left out where a comes from
+        some of the rows in any case.
+        """
+        source, n, N = feeder.source, feeder.n, feeder.source.N
+        m, rng = self.refresh_size or N, stream(feeder.seed, RENEWAL, iteration)
+        index = rng.permutation(without_replacement(rng, N, m, 1)[0])
+        size = max(1, min(n, m // FEW_GROUPS) if model.keyed else m // GROUPS)
+        groups, rest = divmod(m, size)
+        parts = [index[: m - rest].reshape(groups, size)]
+        if rest and m < N:
+            m -= rest
+        elif rest:
+            parts.append(index[m - rest :][None])
+        nbytes = feeder.chains * size * source.row_bytes + 8 * tree.size(theta)
+        some = 1 if model.keyed else max(1, BLOCK_BYTES // nbytes)
+        total, squares = 0.0, 0.0
+        for part in parts:
+            for counts in counted_groups(part, min(some, len(part)), feeder, rng, count):
+                total, squares = total + counts.sum(0), squares + (counts**2).sum(0) / part.shape[1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            of_a_row = (squares - total**2 / m) / (sum(map(len, parts)) - 1)
+        alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
+        a = tree.flat(tree.map(lambda x: x[None], alpha)).numpy() + N / m * total
+        variance = N * (N - n) / n * of_a_row
+        helps = (a > 1) & (variance <= (a - 1) ** 2)
+        limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
+        a, limit = (tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit))
+        error = n * (N - m) / (m * max(N - n, 1))
+        return Aim(theta, a, limit, tf.constant(error, feeder.dtype))
+
+    def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
+        """The parameters of the posterior at theta, relative to what they should be."""
+        value, here = super().estimate(model, theta, (), batch)
+        there = here
+        if not (model.keyed and self.draws_latent):
+            there = super().estimate(model, aim.params, (), batch).gradient
+        b = tree.map(
+            lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
+            *(there, aim.a, aim.limit),
+        )
+        return Evaluation(value, Relative(here, b, aim.limit, aim.error))
+
+
+class CountedTwice(Counted):
+    """For functions of counts that are expectations, if noisy ones: b̂ is of the former point."""
+
+    draws_latent = False
+
+
+def counted_groups(
+    index: np.ndarray,
+    some: int,
+    feeder: Feeder,
+    rng: np.random.Generator,
+    count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
+) -> Iterator[np.ndarray]:
+    """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
+    source = feeder.source
+    for start in range(0, len(index), some):
+        part = index[start : start + some]
+        filled = np.sort(np.resize(part, (some, part.shape[1])), axis=1)  # one program for all
+        rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(*filled.shape).items()}
+        source.gather(filled, rows)
+        key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
+        counts = [x.numpy().astype(np.float64) for x in tree.leaves(count(rows, key))]
+        flat = np.concatenate([x.reshape(some, feeder.chains, -1) for x in counts], axis=2)
+        yield flat[: len(part)]

@@ -1,0 +1,237 @@
+"""Means, quantiles, effective sample sizes and R̂ of draws, in little memory."""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+import numpy as np
+
+from . import checks, tree
+
+MAX_ROWS, END_ROWS = 60, 5  # a longer table is printed as its first and last rows, as by pandas
+BLOCK = 2**21  # how many draws of quantities are copied at a time, if it is not one quantity
+WORK = 2**18  # how many numbers are transformed or subtracted at a time
+FIRST_LAGS, MOST_LAGS = 2**10, 2**17  # computed at a time; the first are most often enough
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+class Summary(dict):
+    """Columns of a table whose rows are quantities.
+
+    It prints as a table, of more than 60 quantities the first and last five.
+
+    Attributes
+    ----------
+    names : list of str
+        The quantities.
+    """
+
+    def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
+        super().__init__(columns)
+        self.names = names
+
+    def __repr__(self) -> str:
+        rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in rows
+        ]
+        return "\n".join(lines + self.note())
+
+    def _repr_html_(self) -> str:
+        head, *body = self.rows()
+        cells = [f"<th>{html.escape(title)}</th>" for title in head]
+        table = [f"<thead><tr>{''.join(cells)}</tr></thead>", "<tbody>"]
+        for name, *values in body:
+            cells = "".join(f"<td>{value}</td>" for value in values)
+            table.append(f"<tr><th>{html.escape(name)}</th>{cells}</tr>")
+        notes = [f"<p>{line}</p>" for line in self.note()]
+        return "\n".join(["<table>", *table, "</tbody>", "</table>", *notes])
+
+    def rows(self) -> list[list[str]]:
+        """The printed table, its titles first."""
+        formats = {"ess": "{:.0f}", "r_hat": "{:.3f}"}
+        is_cut = len(self.names) > MAX_ROWS
+        shown = range(len(self.names))
+        parts = [shown[:END_ROWS], shown[-END_ROWS:]] if is_cut else [shown]
+        rows = [
+            [
+                [self.names[i], *(formats.get(k, "{:.4g}").format(x[i]) for k, x in self.items())]
+                for i in part
+            ]
+            for part in parts
+        ]
+        gap = [["..."] * (len(self) + 1)] if is_cut else []
+        return [["", *self], *rows[0], *gap, *(rows[1] if is_cut else [])]
+
+    def note(self) -> list[str]:
+        """A line on how many rows there are, where they are not all printed."""
+        return [f"[{len(self.names)} rows]"] if len(self.names) > MAX_ROWS else []
+
+    def to_frame(self) -> Any:
+        """The table as a data frame of pandas, with the quantities' names as its index.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        return pandas.DataFrame(dict(self), index=self.names)
+
+
+def summarize(draws: dict[str, Any], chained: bool, names: list[str] | None) -> Summary:
+    """The summary of draws, (draws, ...) or (chains, draws, ...); of some of them by name."""
+    if not draws:
+        raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
+    arrays = dict(zip(tree.names(draws), tree.leaves(draws)))
+    arrays = {k: np.asarray(x) if chained else np.asarray(x)[None] for k, x in arrays.items()}
+    rows, parts = [], []
+    for path, some in quantities(arrays, names):
+        x = arrays[path]
+        chains, n, *shape = x.shape
+        if n < 4:
+            raise ValueError(f"a summary wants at least 4 draws of each chain, not {n}")
+        x = x.reshape(chains, n, -1)
+        count = max(1, BLOCK // (chains * n))
+        for start in range(some.start, some.stop, count):
+            columns = range(start, min(start + count, some.stop))
+            index = zip(*np.unravel_index(columns, shape)) if shape else [()]
+            rows += [path + str([int(i) for i in each]) * bool(each) for each in index]
+            block = x[:, :, columns.start : columns.stop].transpose(2, 0, 1)
+            parts.append(summary_of(np.array(block, order="C")))
+    return Summary(rows, {k: np.concatenate([part[k] for part in parts]) for k in parts[0]})
+
+
+def quantities(arrays: dict[str, Any], names: list[str] | None) -> list[tuple[str, range]]:
+    """Paths of arrays, and which of the numbers of one draw are wanted."""
+    sizes = {path: range(int(np.prod(x.shape[2:]))) for path, x in arrays.items()}
+    if names is None:
+        return list(sizes.items())
+    if isinstance(names, str) or not isinstance(names, (list, tuple)) or not names:
+        raise TypeError(
+            f"names must be a list of names of quantities, such as {list(arrays)[:1]}, "
+            f"not {checks.described(names)}"
+        )
+    found = []
+    for name in names:
+        whole = [path for path in arrays if path == name or path.startswith(f"{name}/")]
+        found += [(path, sizes[path]) for path in whole] or [one_number(arrays, name)]
+    return found
+
+
+def one_number(arrays: dict[str, Any], name: str) -> tuple[str, range]:
+    """The path and place of a quantity such as ``beta[2]``."""
+    path, bracket, index = str(name).partition("[")
+    if bracket and path in arrays:
+        shape = arrays[path].shape[2:]
+        try:
+            place = int(np.ravel_multi_index(json.loads(bracket + index), shape))
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"names has {name!r}, but one draw of {path!r} has shape {shape}"
+            ) from None
+        return path, range(place, place + 1)
+    known = {*arrays, *(path.split("/")[0] for path in arrays)}
+    raise ValueError(
+        f"names has {name!r}, which is not among the draws{checks.nearest(name, known)}"
+    )
+
+
+def summary_of(x: np.ndarray) -> dict[str, np.ndarray]:
+    """The columns of the table for draws (quantities, chains, draws), which it puts in order."""
+    _, chains, n = x.shape
+    varies = x.min(axis=(1, 2)) != x.max(axis=(1, 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = x.mean(axis=2, dtype=float)
+        mean, within = means.mean(axis=1), squares(x, means).mean(axis=1) / n
+        between = ((means - mean[:, None]) ** 2).sum(axis=1)
+        sd = np.sqrt(n * (chains * within + between) / (chains * n - 1)) * varies
+        ess = np.where(varies, effective_size(x, means, within), np.nan)
+        last = {"ess": ess, "mcse": sd / np.sqrt(np.maximum(ess, 1))}
+        if chains > 1:
+            last["r_hat"] = np.where(varies, split_r_hat(x), np.nan)
+        middle = sorted_at(x.reshape(len(x), -1), np.array(QUANTILES))
+    middle[:, np.isnan(mean)] = np.nan
+    return {"mean": mean, "sd": sd} | {f"{q:.0%}": y for q, y in zip(QUANTILES, middle)} | last
+
+
+def squares(x: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Sums of squared deviations from the means, along the last axis."""
+    step = max(1, WORK // means.size)
+    parts = (x[..., t : t + step] - means[..., None] for t in range(0, x.shape[-1], step))
+    return sum((part**2).sum(axis=-1) for part in parts)
+
+
+def sorted_at(x: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Quantiles of each row, interpolated linearly: (shares, rows). It reorders the rows."""
+    at = shares * (x.shape[1] - 1)
+    low, high = np.floor(at).astype(int), np.ceil(at).astype(int)
+    x.partition(np.unique([low, high]), axis=1)
+    below, above = x[:, low].astype(float), x[:, high].astype(float)
+    return (below + (at - low) * (above - below)).T
+
+
+def effective_size(x: np.ndarray, means: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Effective sample sizes of the means over chains, (quantities,); at most N log₁₀ N.
+
+    N / (1 + 2 Σ ρ_k), with the autocorrelation ρ_k of all chains relative to their common mean, up
+    to the first pair ρ_2j + ρ_2j+1 below zero (Geyer 1992; Vehtari et al. 2021, (10)), and the
+    bound of Vehtari et al. for antithetic chains. Autocovariances at large lags are not computed
+    where no pair is positive so far.
+    """
+    _, chains, n = x.shape
+    total = within + (means.var(axis=1, ddof=1) if chains > 1 else 0)
+    time = np.where(np.isfinite(total), -1.0, np.nan)
+    positive, start, count = np.isfinite(total), 0, min(FIRST_LAGS, n + n % 2)
+    while start < n - 1 and positive.any():
+        lags = np.arange(start, min(start + count, n - n % 2))
+        left = n - lags
+        covariance = lagged_products(x, means, start, count)[:, : len(lags)] / left
+        rho = 1 - (within[:, None] - covariance) / total[:, None]
+        pairs, weighted = (y.reshape(len(x), -1, 2).sum(axis=2) for y in (rho, rho * left / n))
+        counted = np.logical_and.accumulate(pairs >= 0, axis=1) & positive[:, None]
+        time += 2 * np.where(counted, weighted, 0).sum(axis=1)
+        positive = counted[:, -1]
+        start, count = start + count, min(2 * count, MOST_LAGS)
+    N = chains * n
+    return N / np.maximum(time, 1 / np.log10(N))
+
+
+def lagged_products(x: np.ndarray, means: np.ndarray, start: int, count: int) -> np.ndarray:
+    """Σ_t (x_t − mean)(x_t+k − mean), averaged over chains, for lags k = start, start + 1, ...
+
+    By Fourier transforms of pieces of the chains, twice as long as there are lags.
+    """
+    size, (_, chains, n) = 2 * count, x.shape
+    some, few = max(1, WORK // (size * chains)), max(1, WORK // size)
+    found = np.empty((len(x), count))
+    for i in range(0, len(x), some):
+        spectrum = 0
+        for c in range(0, chains, few):
+            part, mean = x[i : i + some, c : c + few], means[i : i + some, c : c + few, None]
+            for t in range(0, n - start, count):
+                early, late = (
+                    part[..., s : s + m] - mean for s, m in ((t, count), (t + start, size))
+                )
+                product = np.conj(np.fft.rfft(early, size)) * np.fft.rfft(late, size)
+                spectrum = spectrum + product.sum(axis=1)
+        found[i : i + some] = np.fft.irfft(spectrum, size)[:, :count] / chains
+    return found
+
+
+def split_r_hat(x: np.ndarray) -> np.ndarray:
+    """R̂ of the halves of all chains (Brooks and Gelman 1998)."""
+    m, n = 2 * x.shape[1], x.shape[2] // 2
+    halves = x[..., :n], x[..., n : 2 * n]
+    means = [half.mean(axis=2, dtype=float) for half in halves]
+    within = np.concatenate([squares(*each) for each in zip(halves, means)], axis=1).mean(axis=1)
+    within = within / (n - 1)
+    between = np.concatenate(means, axis=1).var(axis=1, ddof=1)
+    total = (n - 1) / n * within + between
+    return np.sqrt((m + 1) / m * total / within - (n - 1) / (m * n))
