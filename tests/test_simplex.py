@@ -16,6 +16,7 @@ import sgmcmc
 from sgmcmc import cir, counts, moments
 from sgmcmc.dynamics import scircv
 from sgmcmc.dynamics.scircv import SCIRCV
+from sgmcmc.estimators import Evaluation, Gradient
 from sgmcmc.run import setup as setup_of
 
 from . import slow
@@ -225,7 +226,7 @@ def expected_components(params, data, key):
 
 
 WEIGHTS = {  # dynamics, estimator, step size, rows of a minibatch
-    "scir": (sgmcmc.SCIR(alpha=1.0), estimators.Gradient(), 0.05, 200),
+    "scir": (sgmcmc.SCIR(alpha=1.0), Gradient(), 0.05, 200),
     "scircv": (SCIRCV(alpha=1.0), counts.Counted(refresh_every=100), 0.05, 200),
     "drawn": (
         *(SCIRCV(alpha=1.0, counts=drawn_components), counts.Counted(refresh_every=20)),
@@ -267,9 +268,9 @@ def test_weights_of_a_mixture(case, seed):
 
 def of_where_the_chain_is(self, model, theta, aim, batch):
     """The papers' b̂, with which the chain cannot follow counts that depend on the weights."""
-    value, a_hat = estimators.Gradient.estimate(self, model, theta, (), batch)
+    value, a_hat = Gradient.estimate(self, model, theta, (), batch)
     b = {k: (x - 1) / tf.where(aim.limit[k] > 0, aim.a[k] - 1, 1) for k, x in a_hat.items()}
-    return estimators.Evaluation(value, estimators.Relative(a_hat, b, aim.limit, aim.error))
+    return Evaluation(value, counts.Relative(a_hat, b, aim.limit, aim.error))
 
 
 @pytest.mark.slow
