@@ -9,7 +9,7 @@ from .sampler import Sampler
 
 def sgld(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -31,7 +31,7 @@ def sgld(
 ) -> Draws: ...
 def sgld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -47,7 +47,7 @@ def sgld_setup(
 ) -> Sampler: ...
 def sghmc(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -72,7 +72,7 @@ def sghmc(
 ) -> Draws: ...
 def sghmc_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -91,7 +91,7 @@ def sghmc_setup(
 ) -> Sampler: ...
 def sgnht(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -115,7 +115,7 @@ def sgnht(
 ) -> Draws: ...
 def sgnht_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     log_prior: Callable[[dict], Any] | None = None,
@@ -133,7 +133,7 @@ def sgnht_setup(
 ) -> Sampler: ...
 def sgldcv(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -142,6 +142,7 @@ def sgldcv(
     n_iters: int = 10000,
     *,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -158,7 +159,7 @@ def sgldcv(
 ) -> Draws: ...
 def sgldcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -166,6 +167,7 @@ def sgldcv_setup(
     minibatch_size: int | float = 0.01,
     *,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -177,7 +179,7 @@ def sgldcv_setup(
 ) -> Sampler: ...
 def sghmccv(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -189,6 +191,7 @@ def sghmccv(
     L: int = 5,
     resample_momentum: bool = False,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -205,7 +208,7 @@ def sghmccv(
 ) -> Draws: ...
 def sghmccv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -216,6 +219,7 @@ def sghmccv_setup(
     L: int = 5,
     resample_momentum: bool = False,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -227,7 +231,7 @@ def sghmccv_setup(
 ) -> Sampler: ...
 def sgnhtcv(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -238,6 +242,7 @@ def sgnhtcv(
     a: float | dict = 0.01,
     thermostat_rate: float | str | dict = 0.001,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -254,7 +259,7 @@ def sgnhtcv(
 ) -> Draws: ...
 def sgnhtcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     opt_stepsize: float | None = None,
@@ -264,6 +269,7 @@ def sgnhtcv_setup(
     a: float | dict = 0.01,
     thermostat_rate: float | str | dict = 0.001,
     n_iters_opt: int = 10000,
+    search_mode: bool = True,
     mode: dict | None = None,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -275,7 +281,7 @@ def sgnhtcv_setup(
 ) -> Sampler: ...
 def scir(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -300,7 +306,7 @@ def scir(
 ) -> Draws: ...
 def scir_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -319,7 +325,7 @@ def scir_setup(
 ) -> Sampler: ...
 def scircv(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -347,7 +353,7 @@ def scircv(
 ) -> Draws: ...
 def scircv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -369,7 +375,7 @@ def scircv_setup(
 ) -> Sampler: ...
 def sgrld(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -394,7 +400,7 @@ def sgrld(
 ) -> Draws: ...
 def sgrld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     alpha: float | np.ndarray | dict,
@@ -413,7 +419,7 @@ def sgrld_setup(
 ) -> Sampler: ...
 def mixed(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     blocks: dict[str, Any],
@@ -436,7 +442,7 @@ def mixed(
 ) -> Draws: ...
 def mixed_setup(
     log_lik: Callable[[dict, dict], Any] | None,
-    dataset: Mapping[str, Any],
+    dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
     stepsize: float | Callable[[int], float] | Mapping[str, Any],
     blocks: dict[str, Any],

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from . import tree
+from . import operations, tree
 from .dynamics import LOGARITHMIC, Dynamics
 from .outside import Outside, is_outside, read_by_slices
 
@@ -465,12 +465,14 @@ def model(
     params: Any,
     rows: dict[str, np.ndarray],
     free: Collection[str] = (),
-) -> None:
+    jit: bool = False,
+) -> set[str]:
     """Try the model on a few rows, so that users meet their own mistakes in their own words.
 
     It need not depend on the parameters that are `free`, as what moves them is not its gradient.
+    Returns the types of the operations that it is made of.
     """
-    parts = {}
+    parts, types = {}, set()
     if log_lik is not None or not all(path.split("/")[0] in free for path in tree.names(params)):
         parts["log_lik"] = function("log_lik", log_lik, "of (params, data)"), (rows,)
     if log_prior is not None:
@@ -491,7 +493,7 @@ def model(
                         f"the gradient of {name} by {path!r} is not finite at the start: choose "
                         "params where it is"
                     )
-        traced(name, fn, *arguments)
+        types |= traced(name, fn, *arguments, jit=jit)
     for path in tree.names(params):
         if path not in connected and path.split("/")[0] not in free:
             neither = (
@@ -503,6 +505,7 @@ def model(
                 f"{neither} on the parameter {path!r} (or not differentiably), so it would walk at "
                 "random: use it, or leave it out of params"
             )
+    return types
 
 
 def on_space(name: str, value: Any, space: Any) -> Any:
@@ -533,16 +536,17 @@ def on_space(name: str, value: Any, space: Any) -> Any:
     return value / total
 
 
-def keyed_functions(functions: Sequence[Any], params: Any, rows: Any) -> None:
+def keyed_functions(functions: Sequence[Any], params: Any, rows: Any, jit: bool) -> None:
     """See that functions that draw random numbers return what they should.
 
     Those that give counts are not run, as the counts are looked at elsewhere.
     """
     for label, call, names, gives_counts in functions:
         given = *tensors((params, rows)), tf.constant([0, 0])
-        found, error = outline(call, *given)
+        found, error, types = outline(call, *given)
         if error:
             raise ValueError(f"{label} raised {summary(error)}") from error
+        operations.consider(label, types, jit)
         like = params if names is None else {k: params[k] for k in names}
         if not gives_counts:
             found = dict.fromkeys(like, found)
@@ -632,19 +636,24 @@ def called(name: str, fn: Callable, *arguments: Any) -> Any:
         raise ValueError(f"{name} raised {summary(error)}{hint}") from error
 
 
-def traced(name: str, fn: Callable, *arguments: Any) -> None:
-    """What works on values must work in compiled code as well."""
-    error = outline(fn, *arguments)[1]
+def traced(name: str, fn: Callable, *arguments: Any, jit: bool = False) -> set[str]:
+    """What works on values must work in compiled code as well; the operations that it is made of.
+
+    With `jit`, that code is compiled by XLA.
+    """
+    _, error, types = outline(fn, *arguments)
     if error:
         raise ValueError(
             f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
             " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
             ".numpy(), no NumPy functions of parameters)"
         ) from error
+    operations.consider(name, types, jit)
+    return types
 
 
-def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
-    """The result of fn, without values, or the error that it raises in compiled code."""
+def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[str]]:
+    """The result of fn, without values, or its error in compiled code, and its operations."""
     outcome = []
 
     def attempt(*arguments: Any) -> None:
@@ -653,8 +662,8 @@ def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None]:
         except Exception as error:  # kept from TensorFlow, which would put its own frames on top
             outcome[:] = None, error
 
-    tf.function(attempt, autograph=False).get_concrete_function(*arguments)
-    return tuple(outcome)
+    program = tf.function(attempt, autograph=False).get_concrete_function(*arguments)
+    return *outcome, operations.types_of(program.graph)
 
 
 def dtype_hint(fn: Callable, arguments: Any) -> str:

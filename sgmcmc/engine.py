@@ -12,6 +12,7 @@ from . import tree
 from .dynamics import COUNTS, Dynamics
 from .estimators import Posterior, each_chain, on_rows
 from .minibatch import Batch, Block
+from .operations import in_turn, types_of
 from .random import folded
 
 APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
@@ -167,6 +168,12 @@ def as_tensor(fn: Callable) -> Callable:
     return lambda params: tf.convert_to_tensor(fn(*tree.copies(params)))
 
 
+def makes_choices(fn: Callable, params: Any) -> bool:
+    """Whether a test function has tf.cond in it, so that chains must take turns."""
+    program = tf.function(fn, autograph=False).get_concrete_function(params)
+    return in_turn(types_of(program.graph))
+
+
 def tracker(track: Mapping[str, Callable]) -> Callable:
     """A function of all draws of a block that evaluates the test functions at every thin-th."""
 
@@ -175,7 +182,11 @@ def tracker(track: Mapping[str, Callable]) -> Callable:
 
         def evaluate(i: tf.Tensor) -> dict[str, Any]:
             theta = tree.map(lambda x: x[i], params)
-            return {k: each_chain(as_tensor(fn), theta) for k, fn in track.items()}
+            first = tree.map(lambda x: x[0], theta)
+            return {
+                k: each_chain(as_tensor(fn), theta, in_turn=makes_choices(as_tensor(fn), first))
+                for k, fn in track.items()
+            }
 
         like = tf.function(evaluate, autograph=False).get_concrete_function(low).structured_outputs
         size = tree.leaves(params)[0].shape[0]

@@ -34,14 +34,15 @@ class Evaluation(NamedTuple):
 class Posterior:
     """The user's model: a sum over rows of data, and a prior that is known exactly.
 
-    Where it is `keyed`, a key comes with the rows.
+    Where it is `keyed`, a key comes with the rows. Where it is `in_turn`, it is evaluated for one
+    chain after the other.
     """
 
     data: Callable[..., Evaluation]
     prior: Callable[[Any], Evaluation] | None
     keyed: bool = False
     has_value: bool = True
-
+    in_turn: bool = False
     programs: Programs = field(default_factory=Programs)
 
     def compiled_data(self, *arguments: Any) -> Evaluation:
@@ -54,21 +55,25 @@ class Posterior:
 
 
 def posterior(
-    log_lik: Callable | None, log_prior: Callable | None, dynamics: Dynamics | None = None
+    log_lik: Callable | None,
+    log_prior: Callable | None,
+    dynamics: Dynamics | None = None,
+    in_turn: bool = False,
 ) -> Posterior:
     """The model of this log likelihood and log prior, with gradients by autodiff.
 
     What is special of a sampler goes in with them: its own prior, counts by functions of the user.
     """
     dynamics = dynamics or Dynamics()
-    programs = programs_of(log_lik, log_prior, type(dynamics), vars(dynamics))
+    programs = programs_of(log_lik, log_prior, type(dynamics), vars(dynamics), in_turn)
     data = differentiated(log_lik or (lambda params, rows: 0.0), dynamics)
     counters = [each.call for each in dynamics.functions() if each.counts]
     prior = None if log_prior is None else differentiated(log_prior, dynamics)
     prior = with_own(prior, dynamics)
+    more = {"in_turn": in_turn, "programs": programs}
     if not counters:
-        return Posterior(data, prior, programs=programs)
-    return Posterior(counted(data, counters), prior, True, log_lik is not None, programs)
+        return Posterior(data, prior, **more)
+    return Posterior(counted(data, counters), prior, True, log_lik is not None, **more)
 
 
 def with_own(
@@ -150,15 +155,17 @@ def no_fewer_than_0(counts: Any, like: tf.Tensor) -> tf.Tensor:
 def on_rows(model: Posterior, theta: Any, batch: Batch) -> Evaluation:
     """The log likelihood of a minibatch for each chain; in turn, where it draws random numbers."""
     if not model.keyed:
-        return each_chain(model.data, theta, batch.rows)
+        return each_chain(model.data, theta, batch.rows, in_turn=model.in_turn)
     return tree.each(model.data, theta, batch.rows, batch.key)
 
 
-def each_chain(fn: Callable, theta: Any, *rows: Any) -> Any:
-    """fn(params, rows), or fn(params), for each chain."""
+def each_chain(fn: Callable, theta: Any, *rows: Any, in_turn: bool = False) -> Any:
+    """fn(params, rows), or fn(params), for each chain: for all at once, unless `in_turn`."""
     if tree.leaves(theta)[0].shape[0] == 1:
         first = tree.map(lambda x: tf.squeeze(x, 0), (theta, *rows))
         return tree.map(lambda x: tf.expand_dims(x, 0), fn(*first))
+    if in_turn:
+        return tree.each(fn, theta, *rows)
     if rows and tree.leaves(rows)[0].shape[0] == 1:
         shared = tree.map(lambda x: tf.squeeze(x, 0), rows)
         return tf.vectorized_map(lambda params: fn(params, *shared), theta, warn=False)
@@ -169,7 +176,7 @@ def with_prior(model: Posterior, theta: Any, data: Evaluation) -> Evaluation:
     """The log posterior, from what is known of the log likelihood."""
     if model.prior is None:
         return data
-    return tree.map(tf.add, data, each_chain(model.prior, theta))
+    return tree.map(tf.add, data, each_chain(model.prior, theta, in_turn=model.in_turn))
 
 
 def on_all_data(model: Posterior) -> Callable[[Any, Source], Evaluation]:
@@ -250,6 +257,12 @@ class ControlVariate(Gradient):
     n_iters_opt: int = checks.tunable(
         10_000, checks.whole, "Limit on the iterations of the search for the mode."
     )
+    search_mode: bool = checks.tunable(
+        True,
+        checks.boolean,
+        "Search for the mode on all data. False: the centre is where stochastic gradient ascent by "
+        "`opt_stepsize` ends, as in the R package.",
+    )
     mode: dict | None = checks.tunable(
         None,
         checks.optional_like_params,
@@ -257,11 +270,15 @@ class ControlVariate(Gradient):
         "mode: the draws are right for any, but the noisier the farther away it is.",
     )
 
+    def check(self, N: int) -> None:
+        if not (self.search_mode or self.mode is not None or self.opt_stepsize is not None):
+            raise ValueError("search_mode=False needs opt_stepsize, for the ascent, or mode")
+
     def start(self, params: Any, find_mode: Callable) -> Any:
         """Where the chain sets out: the mode."""
         if self.mode is not None:
             return self.mode
-        return find_mode(params, self.opt_stepsize, self.n_iters_opt)
+        return find_mode(params, self.opt_stepsize, self.n_iters_opt, self.search_mode)
 
     def init(self, model: Posterior, params: Any, source: Source) -> Centre:
         """What the estimator keeps: the log likelihood of all data at the mode."""
@@ -278,7 +295,7 @@ class ControlVariate(Gradient):
             then = tree.map(lambda c, g: c + 0 * g, centre.params, here.gradient)
             return here, model.data(then, rows)
 
-        both = each_chain(here_and_there, theta, batch.rows)
+        both = each_chain(here_and_there, theta, batch.rows, in_turn=model.in_turn)
         here, there = tree.map(lambda x: batch.scale * x, both)
         value, gradient = tree.map(lambda c, x, y: c + (x - y), centre.full, here, there)
         error = tree.map(tf.subtract, centre.full.gradient, there.gradient)

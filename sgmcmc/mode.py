@@ -61,9 +61,12 @@ def find_mode(
     params: Any,
     opt_stepsize: Any,
     n_iters_opt: int,
+    search: bool = True,
     verbose: bool = False,
 ) -> Any:
     """The parameters near the mode of the log posterior.
+
+    First by stochastic gradient ascent, where `opt_stepsize` is given, and then by a `search`:
 
     Newton's method on a few rows, robust to a start that is far away; then L-BFGS with exact
     gradients on larger subsets and at last on all rows, in coordinates in which the curvature is
@@ -74,6 +77,8 @@ def find_mode(
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
+    if not search:
+        return params
     p, dtype = tree.size(params), tree.leaves(params)[0].dtype
     draws, close, eps = stream(seed, SUBSET), CLOSE * p / 2, float(np.finfo(dtype).eps)
     curvature, state = Curvature(model, source, params), Search(flat(params))

@@ -25,6 +25,7 @@ from .engine import as_tensor
 from .estimators import above_zero, posterior, tilted
 from .minibatch import Feeder, Source
 from .mode import find_mode
+from .operations import in_turn
 from .progress import Progress
 from .sampler import Sampler
 
@@ -77,7 +78,7 @@ def setup(
     n_chains : int, optional
         Run so many independent chains at once; all draws get a leading axis of that length.
         `log_lik` is mapped over them by `tf.vectorized_map`: no shape may depend on the values of
-        data or parameters, as with `tf.boolean_mask`.
+        data or parameters, as with `tf.boolean_mask`. With `tf.cond`, chains take turns instead.
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
     shared_minibatches : bool
@@ -92,9 +93,10 @@ def setup(
         does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
         Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
-        the settings. Draws are the same on processors of one kind, with the same versions of
-        TensorFlow and NumPy. On others, vector instructions and the code that XLA writes for them
-        round differently, and chains with the same seed part after a while.
+        the settings. A chain that starts where another one ended needs another seed, or it meets
+        the noise of the first again. Draws are the same on processors of one kind, with the same
+        versions of TensorFlow and NumPy. On others, vector instructions and the code that XLA
+        writes for them round differently, and chains with the same seed part after a while.
     verbose : bool
         Show progress, on the standard error stream.
     """
@@ -122,17 +124,18 @@ def setup(
         starts = checks.on_space("starts", starts, space)
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
     inside = tree.map(above_zero, params, space)
-    checks.model(log_lik, log_prior, inside, probe, dynamics.free(params))
-    checks.keyed_functions(dynamics.functions(), params, tree.map(lambda x: x[:FEW], probe))
+    types = checks.model(log_lik, log_prior, inside, probe, dynamics.free(params), jit)
+    checks.keyed_functions(dynamics.functions(), params, tree.map(lambda x: x[:FEW], probe), jit)
 
-    model = posterior(log_lik, log_prior, dynamics)
+    model = posterior(log_lik, log_prior, dynamics, in_turn(types))
     centre = estimator.start(params, partial(find_mode, model, source, n, seed, verbose=verbose))
     if starts is None:
         starts = tree.map(lambda x: np.repeat(x[None], n_chains or 1, axis=0), centre)
     statistic = starting_statistic(model, params, probe, space, source.N)
     theta = tree.map(tf.constant, dynamics.placed(starts, statistic))
-    centre = tree.map(tf.constant, centre)
     feeder = Feeder(source, n, dynamics, theta, h, seed, shared_minibatches)
+    if "mode" in own:
+        own["mode"] = printable(centre)
     settings = {
         "sampler": name,
         "stepsize": printable(stepsize),
@@ -149,7 +152,7 @@ def setup(
     return Sampler(
         model,
         estimator,
-        estimator.init(model, centre, source),
+        estimator.init(model, tree.map(tf.constant, centre), source),
         dynamics,
         theta,
         feeder,

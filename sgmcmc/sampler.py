@@ -14,7 +14,7 @@ from . import tree
 from .cores import one_at_a_time
 from .dynamics import Dynamics
 from .engine import Engine, tracker
-from .estimators import Posterior
+from .estimators import Centre, Posterior
 from .minibatch import START, Feeder
 from .programs import programs_of
 from .progress import Progress
@@ -72,8 +72,10 @@ class Sampler:
         reads them sees each `step`. To be read: assigning to them does not move the chain.
     state : State
         The chains, and how many iterations are behind them.
+    mode : dict of arrays, or None
+        The point on which control variates are centred: the mode that was found, or given.
     settings : dict
-        The arguments that made it.
+        The arguments that made it, `mode` among them.
 
     Examples
     --------
@@ -123,6 +125,12 @@ class Sampler:
         listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in shapes)
         name = self.settings.get("sampler", type(self.dynamics).__name__)
         return f"Sampler({listed}; {name}, after {self.state.iteration:,} iterations)"
+
+    @property
+    def mode(self) -> Any:
+        """The point on which control variates are centred; None without them."""
+        centre = self.estimator_state
+        return tree.map(lambda x: x.numpy(), centre.params) if isinstance(centre, Centre) else None
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -17,6 +17,7 @@ PARAMS = {"beta": np.zeros(3), "net": {"w": np.ones((2, 2)), "b": 0.5}}
 STARTS = tf.nest.map_structure(lambda x: np.stack([x, x]), PARAMS)
 OWNER = dict.fromkeys(["L", "alpha", "resample_momentum"], "sghmc")
 OWNER |= dict.fromkeys(["mode", "opt_stepsize", "n_iters_opt"], "sgldcv") | {"a": "sgnht"}
+OWNER |= {"thermostat_rate": "sgnht", "search_mode": "sgldcv"}
 
 
 def log_lik(params, data):
@@ -154,6 +155,8 @@ BAD_VALUES = {  # what the error says, … for some words of it: what is passed
     **each("alpha", SHARE, [0, 1.1, -1, np.nan, [0.1, 0.2]]),
     "alpha['beta'] must be…at most 1, not 2": {"alpha": {"beta": 2, "net": 1}},
     **each("a", "a finite number of at least 0", [-1, np.nan]),
+    **each("thermostat_rate", SHARE, [0, -1, 2, np.nan]),
+    "search_mode=False needs opt_stepsize": {"search_mode": False},
     **each("opt_stepsize", POSITIVE, [0, -1, np.nan]),
     **each("n_iters_opt", WHOLE, [0]),
     **each("seed", FROM_0, [-1]),
@@ -239,6 +242,8 @@ BAD_TYPES = {
     **each("L", WHOLE, [2.5, None, True]),
     **each("alpha", f"{SHARE} or a dict of them by parameter", ["a", None, True]),
     **each("a", "a finite number of at least 0", ["0", None]),
+    **each("thermostat_rate", f"{SHARE} or 'stepsize'", ["step", None]),
+    **each("search_mode", "True or False", [1]),
     **each("opt_stepsize", POSITIVE, ["a", True]),
     **each("n_iters_opt", WHOLE, [2.5, None]),
     **each("seed", FROM_0, [1.5, "a", True, [1]]),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import sgmcmc
 from sgmcmc import checks, mode, tree
 from sgmcmc.estimators import posterior
 from sgmcmc.mode import CLOSE, ModeNotFound, find_mode
@@ -137,6 +138,44 @@ def test_a_search_cut_short_says_how_far_it_is(N, seed):
     exact = ByHand(data)
     gap = exact.value(exact.mode()) - exact.value(found)
     assert gap / 2 < said < 2 * gap
+
+
+def test_stochastic_ascent_alone(seed):
+    """The centre is where the ascent ended, a few standard deviations from the mode."""
+    x = np.random.default_rng(seed).normal(3, 1, (5000, 2))
+    arguments = {"opt_stepsize": 1e-5, "n_iters_opt": 400, "seed": seed, "verbose": False}
+    log_lik = lambda p, d: -tf.reduce_sum((d["x"] - p["a"]) ** 2) / 2  # noqa: E731
+    made = [
+        sgmcmc.sgldcv_setup(
+            log_lik, {"x": x}, {"a": np.full(2, 50.0)}, 1e-5, search_mode=search, **arguments
+        )
+        for search in (False, True)
+    ]
+    off = [np.abs(each.mode["a"] - x.mean(axis=0)).max() for each in made]
+    assert off[1] < 1e-3 < off[0] < 1
+
+
+def test_the_mode_is_kept_in_sampler_and_settings(seed):
+    x = np.random.default_rng(seed).normal(3, 1, (500, 2))
+    log_lik = lambda p, d: -tf.reduce_sum((d["x"] - p["net"]["a"]) ** 2) / 2  # noqa: E731
+    arguments = {"dataset": {"x": x}, "params": {"net": {"a": np.zeros(2)}}, "stepsize": 1e-5}
+    sampler = sgmcmc.sgldcv_setup(log_lik, **arguments, verbose=False)
+    sgmcmc.step(sampler)
+    np.testing.assert_allclose(sampler.mode["net"]["a"], x.mean(axis=0), atol=0.01)
+    assert sampler.settings["mode"] == {"net": {"a": sampler.mode["net"]["a"].tolist()}}
+    assert sgmcmc.sgld_setup(log_lik, **arguments, verbose=False).mode is None
+
+
+def test_progress_says_how_it_ended_without_a_share_of_the_limit(capfd):
+    x = np.random.default_rng(0).normal(3, 1, (500, 2))
+    sgmcmc.sgldcv_setup(
+        lambda p, d: -tf.reduce_sum((d["x"] - p["a"]) ** 2) / 2, {"x": x}, {"a": np.zeros(2)}, 1e-5
+    )
+    text = capfd.readouterr().err
+    assert re.search(
+        r"^mode: ended after \d+ iterations, [\d,]+ it/s, log posterior -[\d.]+$", text
+    )
+    assert "%" not in text
 
 
 def test_stochastic_ascent_first(seed, monkeypatch):
@@ -310,7 +349,8 @@ def test_models_that_cannot_be_differentiated_twice(size, seed):
 
 
 def test_too_few_digits_are_told(seed):
-    x = np.random.default_rng(seed).normal(1e6, 1, 200_000)
+    x = np.random.default_rng(seed).normal(size=200_000)
+    x += 1e6 + 0.06 - x.mean()  # half-way between two numbers of 24 bits
     model = posterior(lambda p, d: -tf.reduce_sum((d["x"] - p["a"] * 1e6) ** 2) / 2, None)
     with pytest.warns(ModeNotFound, match="values of the parameter 'a' apart"):
         search(model, {"x": x}, {"a": 0.0}, seed, tf.float32)

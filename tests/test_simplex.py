@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from scipy.special import digamma, polygamma
 
 import sgmcmc
-from sgmcmc import cir, counts, moments
+from sgmcmc import cir, counts, moments, programs
 from sgmcmc.dynamics import scircv
 from sgmcmc.dynamics.scircv import SCIRCV
 from sgmcmc.estimators import Evaluation, Gradient
@@ -454,6 +454,7 @@ def test_parameters_have_noise_of_their_own(name, seed, monkeypatch):
 
     assert_mean(products(), 1, detect=0.07)
     monkeypatch.setattr(f"sgmcmc.dynamics.{what}", shared)
+    programs.known.clear()
     assert_rejected(products(), 1)
 
 
