@@ -179,6 +179,16 @@ def rate(name: str, value: Any, params: Any) -> Any:
     return by_parameter(name, value, params, check)
 
 
+def keep_log(name: str, value: Any, params: Any) -> bool:
+    """True or False, where the names of logarithms are free."""
+    if boolean(name, value) and "posterior" in params:
+        raise ValueError(
+            f"{name} must be False with a parameter 'posterior': its logarithms would have the "
+            "name of the log posterior's trace. Rename it"
+        )
+    return bool(value)
+
+
 def optional_positive(name: str, value: Any, params: Any) -> Any:
     """None, or a positive number for each parameter."""
     return None if value is None else per_parameter(above=0)(name, value, params)

@@ -51,7 +51,7 @@ class Curvature:
         self.is_full = self.p <= FULL
         self.twice = self.is_full  # whether the model can be differentiated twice, as far as known
         self.enough = int(np.clip(BYTES // (8 * self.p), 1, ROWS))
-        self.enough_to_judge = self.enough if self.is_full else max(ROWS, 2 * self.p)
+        self.enough_to_judge = max(ROWS, 2 * self.p)  # rows for products with a vector
         by_bytes = max(1, CHUNK_BYTES // source.row_bytes)
         self.chunk = min(max(500, 10 * self.p), self.enough, by_bytes, source.N)
 

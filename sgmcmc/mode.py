@@ -110,7 +110,7 @@ def find_mode(
         for _ in range(ROUNDS):
             state = stage(lbfgs, source, now)
             now = coordinates(source)
-            rows = some(source, curvature.enough_to_judge)
+            rows = source if curvature.is_full else some(source, curvature.enough_to_judge)
             known = curvature.descent(state.x, state.slope, now, rows)
             gap, direction = known or (state.gap, -state.slope)
             state, is_mode = state._replace(gap=gap), gap <= close and now.least > SADDLE

@@ -534,6 +534,10 @@ BAD = {  # what the error says, … for some words of it: what is passed
     "the counts of 'omega'…are negative or…Do not divide them": {"log_lik": normalised},
     "are negative or…as TensorFlow Probability's Categorical": {"log_lik": by_tfp},
     "log_lik must be a function of (params, data), not None": {"log_lik": None},
+    "keep_log must be False with a parameter 'posterior'": {
+        "params": {"posterior": np.full(4, 0.25)},
+        "keep_log": True,
+    },
     "counts must be a function of (params, data, key), not 3": counting(3),
     "counts must return an array of shape (4,), not (3,)": counting(
         lambda params, data, key: {"omega": tf.zeros(3)}

@@ -48,7 +48,7 @@ class Simplex(Dynamics):
     )
     keep_log: bool = checks.tunable(
         False,
-        checks.boolean,
+        checks.keep_log,
         "Keep the logarithms of the draws as well, those of `omega` as `stats['log_omega']`: they "
         "are exact where a probability is below the smallest number of `dtype`.",
     )
