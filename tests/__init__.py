@@ -6,5 +6,5 @@ import pytest
 
 
 def slow(*values: Any) -> Any:
-    """A case of `pytest.mark.parametrize` that `-m "not slow"` leaves out."""
+    """A case of `pytest.mark.parametrize` that runs with `--all` only."""
     return pytest.param(*values, marks=pytest.mark.slow)

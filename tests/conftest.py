@@ -1,4 +1,14 @@
-"""Fixtures that all tests share."""
+"""Options of pytest, and fixtures that all tests share.
+
+    pytest             the short run: all but the long statistical tests
+    pytest --all       everything
+    pytest --seed N    a run again, with the random numbers that it had
+
+Tests must pass for any seed. Each run draws one, says which, and gives each test a seed that
+depends on it and on the test's name.
+"""
+
+import zlib
 
 import numpy as np
 import pytest
@@ -6,12 +16,37 @@ import pytest
 from sgmcmc import programs
 
 
+def pytest_addoption(parser):
+    group = parser.getgroup("sgmcmc")
+    group.addoption("--all", action="store_true", help="run the slow tests, too")
+    group.addoption("--seed", type=int, help="the seed of a former run, to have it again")
+
+
+def pytest_configure(config):
+    if config.option.all:
+        config.option.markexpr = ""  # setup.cfg has "not slow"
+    if config.option.seed is None:
+        config.option.seed = int(np.random.SeedSequence().generate_state(1)[0])
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        config.option.seed = config.workerinput["seed"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["seed"] = node.config.option.seed
+
+
+def pytest_report_header(config):
+    return f"seed: {config.option.seed}"
+
+
 @pytest.fixture
-def seed():
-    """A fresh seed: tests must pass for any. It is shown where a test fails."""
-    value = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed = {value}")
-    return value
+def seed(request):
+    """The seed of a test."""
+    of_run = request.config.option.seed
+    print(f"again by: pytest --seed {of_run} '{request.node.nodeid}'")
+    name = zlib.crc32(request.node.nodeid.encode())
+    return int(np.random.SeedSequence([of_run, name]).generate_state(1)[0])
 
 
 @pytest.fixture(autouse=True)
