@@ -106,9 +106,9 @@ for stepsize in (1e-5,) if QUICK else (1e-6, 3e-6, 1e-5, 3e-5):
 
 # %% [markdown]
 # Small steps have not arrived yet; large ones heat the chain by their gradient noise. `1e-5` is a
-# good compromise for `sgld`. The other sampler that we try is `sgnht`, whose friction `a` damps
-# what the gradient noise heats. Its temperature, one number a parameter, should come near 1: here
-# it is still falling, as the friction adapts slowly.
+# good compromise for `sgld`. The other sampler that we try is `sgnht`, whose friction takes out the
+# heat of the gradient noise: it starts at `a`, and adapts within some thousand iterations until the
+# temperature, one number a parameter, is 1.
 
 # %%
 chains = {
