@@ -106,9 +106,9 @@ for stepsize in (1e-5,) if QUICK else (1e-6, 3e-6, 1e-5, 3e-5):
 
 # %% [markdown]
 # Small steps have not arrived yet; large ones heat the chain by their gradient noise. `1e-5` is a
-# good compromise for `sgld`. The other sampler that we try is `sgnht`, whose friction `a` damps
-# what the gradient noise heats. Its temperature, one number a parameter, should come near 1: here
-# it is still falling, as the friction adapts slowly.
+# good compromise for `sgld`. The other sampler that we try is `sgnht`, whose friction takes out the
+# heat of the gradient noise: it starts at `a`, and adapts within some thousand iterations until the
+# temperature, one number a parameter, is 1.
 
 # %%
 chains = {
@@ -129,6 +129,11 @@ for layer, of_layer in chains["sgnht, step size 3e-7, a = .03"].stats["temperatu
         print(f"temperature of {layer}/{name}: {trace[late].mean():.2f}")
 
 # %% [markdown]
+# Each is an average over all weights of a parameter, which have one friction in common. The weights
+# with the noisiest gradients are hotter than that, and the others a little cooler: judged by the
+# noise of 100 minibatches, a tenth of the output weights has a temperature above 1.1, and the
+# hottest one about 2.
+#
 # ## Step by step
 #
 # A single draw is not a good prediction: it is one network of many that fit. The average of their

@@ -44,8 +44,9 @@ plt.rcParams.update(
 
 
 def sampler(name):
-    """A function of the package, silent."""
-    return partial(getattr(sgmcmc, name), verbose=False, jit=not QUICK)
+    """A function of the package, silent; with the thermostat rate of the thesis."""
+    rate = {"thermostat_rate": "stepsize"} if "sgnht" in name else {}
+    return partial(getattr(sgmcmc, name), verbose=False, jit=not QUICK, **rate)
 
 
 def lengths(name):
