@@ -17,10 +17,9 @@ import os
 
 import matplotlib.pyplot as plt
 import numpy as np
+import sgmcmc
 import tensorflow as tf
 from scipy import special
-
-import sgmcmc
 from sgmcmc import moments
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds

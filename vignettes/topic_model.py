@@ -12,7 +12,6 @@ import os
 
 import matplotlib.pyplot as plt
 import numpy as np
-
 import sgmcmc
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
