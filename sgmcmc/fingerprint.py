@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import hashlib
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from functools import partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -19,8 +19,8 @@ import tensorflow as tf
 
 MAX_BYTES = 16 << 20  # arrays around a function that are compared, and kept
 PLAIN = type(None), bool, int, float, complex, str, bytes, type(...), range, slice
-# Compared by identity, as they do not change, or programs see it when they do
-ITSELF = tf.Variable, tf.DType, tf.TensorShape, BuiltinFunctionType, np.ufunc
+# Compared by identity, as they do not change
+ITSELF = tf.DType, tf.TensorShape, BuiltinFunctionType, np.ufunc
 LIBRARIES = sys.stdlib_module_names | {
     *("keras", "numpy", "scipy", "sgmcmc", "tensorflow", "tensorflow_probability", "tf_keras")
 }
@@ -39,7 +39,10 @@ class Fingerprint:
         self.nbytes = 0
 
     def of(self, x: Any, names: frozenset[str] = frozenset()) -> Hashable:
-        """The key of a value. Of a module, the attributes called `names` are part of it."""
+        """The key of a value. Of a module, the attributes called `names` are part of it.
+
+        An object is known by its attributes, where it is of classes written in Python.
+        """
         if isinstance(x, PLAIN):
             return type(x).__name__, repr(x)
         if isinstance(x, (np.ndarray, np.generic)):
@@ -50,8 +53,8 @@ class Fingerprint:
         self.kept.append(x)
         if isinstance(x, ITSELF) or is_of_library(x):
             return "itself", id(x)
-        if isinstance(x, tf.Tensor):
-            self.count(x.dtype.size * int(np.prod(x.shape)))
+        if isinstance(x, (tf.Tensor, tf.Variable)):
+            self.count(x.dtype.size * (x.shape.num_elements() or 0))
             return "itself", id(x)
         if type(x) in (tuple, list):
             return type(x).__name__, tuple(map(self.of, x))
@@ -63,16 +66,14 @@ class Fingerprint:
             return "method", self.of(x.__func__), self.of(x.__self__)
         if isinstance(x, FunctionType):
             return self.function(x)
-        if isinstance(x, ModuleType):
-            found = [(n, self.of(getattr(x, n))) for n in sorted(names) if hasattr(x, n)]
+        if isinstance(x, ModuleType) and names:
+            found = [(n, self.of(getattr(x, n), names)) for n in sorted(names) if hasattr(x, n)]
             return id(x), tuple(found)
         if isinstance(x, type):
             return id(x), self.members(x)
         if hasattr(x, "python_function"):  # a tf.function
             return "tf.function", self.of(x.python_function)
-        if isinstance(x, (Mapping, tuple, list)) or not hasattr(x, "__dict__"):
-            raise UnknownValue(type(x).__name__)
-        if any("__slots__" in vars(c) for c in type(x).__mro__[:-1] if not is_of_library(c)):
+        if not hasattr(x, "__dict__") or not all(map(is_in_python, type(x).__mro__[:-1])):
             raise UnknownValue(type(x).__name__)
         return "object", self.of(type(x)), self.of(vars(x))
 
@@ -121,6 +122,12 @@ def is_of_library(x: Any) -> bool:
         return False
     name = x.__name__ if isinstance(x, ModuleType) else x.__module__
     return isinstance(name, str) and name.split(".")[0] in LIBRARIES
+
+
+def is_in_python(cls: type) -> bool:
+    """True for classes whose objects have no state but their attributes."""
+    is_made_by_class_statement = cls.__flags__ & (1 << 9)
+    return bool(is_made_by_class_statement) and "__slots__" not in vars(cls)
 
 
 def inner(code: CodeType) -> list[CodeType]:

@@ -17,6 +17,7 @@ from sgmcmc.fingerprint import MAX_BYTES, Fingerprint, UnknownValue
 
 X = np.random.default_rng(0).normal(size=(100, 2)).astype("float32")
 settings = types.ModuleType("settings")
+settings.deeper = types.ModuleType("deeper")
 SCALE = 1.0
 WEIGHTS = np.ones(2, "float32")
 OPTIONS = {"scale": [1.0]}
@@ -123,11 +124,16 @@ def by_module(params, data):
     return squares(params, data, settings.scale)
 
 
+def by_module_of_module(params, data):
+    return squares(params, data, settings.deeper.scale)
+
+
 CHANGES = {
     by_global: lambda value: globals().update(SCALE=value),
     by_global_array: lambda value: WEIGHTS.fill(value),
     by_global_nest: lambda value: OPTIONS["scale"].__setitem__(0, value),
     by_module: lambda value: setattr(settings, "scale", value),
+    by_module_of_module: lambda value: setattr(settings.deeper, "scale", value),
 }
 
 
@@ -214,14 +220,20 @@ def test_a_sampler_and_its_data_are_let_go(name):
         squares, {"x": data}, {"mu": np.zeros(2)}, 1e-3, verbose=False
     )
     sgmcmc.step(sampler)
-    alive = weakref.ref(sampler), weakref.ref(sampler.feeder)
-    del sampler
+    alive = weakref.ref(sampler), weakref.ref(sampler.feeder), weakref.ref(data)
+    assert sampler.feeder.source.arrays["x"] is data
+    del sampler, data
     gc.collect()
-    assert [ref() for ref in alive] == [None, None]
+    assert [ref() for ref in alive] == [None] * 3
 
 
 def test_values_that_cannot_be_compared_are_not_shared():
-    for value in (np.random.default_rng(), np.zeros(MAX_BYTES + 1, "u1"), object()):
+    values = [np.random.default_rng(), np.zeros(MAX_BYTES + 1, "u1"), tf.zeros(MAX_BYTES // 4 + 1)]
+    values += [object(), {1}, ValueError("a"), type("Slots", (), {"__slots__": ["a"]})()]
+    for value in [*values, [settings], type("Holder", (), {})]:
+        if isinstance(value, type):
+            value = value()
+            value.module = settings
         with pytest.raises(UnknownValue):
             Fingerprint().of(lambda value=value: value)
 
