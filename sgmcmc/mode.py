@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
-from .curvature import SADDLE, Coordinates, Curvature, flat, unflat
+from .curvature import NEAR, SADDLE, Coordinates, Curvature, flat, unflat
 from .dynamics import Chain, Dynamics
 from .estimators import Gradient, Posterior, on_all_data
 from .minibatch import SUBSET, Feeder, Source, stream, without_replacement
@@ -73,7 +73,8 @@ def find_mode(
     round. The search ends when the log posterior can rise by no more than CLOSE · p/2: that of a
     draw lies about p/2 below the mode's, so this is within a tenth of a posterior standard
     deviation (half of one where a prior has kinks). How much it can still rise is judged at the end
-    by the curvature there. Where that is more, the search goes on, and at last there is a warning.
+    by the curvature there. Where that is more, and the point is not at a kink, the search goes on,
+    and at last there is a warning.
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
@@ -100,6 +101,12 @@ def find_mode(
         def coordinates(part: Source) -> Coordinates:
             return curvature.coordinates(state.x, some(part, curvature.enough))
 
+        def is_at_kink(direction: np.ndarray) -> bool:
+            """True if the log posterior falls again within a tenth of a standard deviation."""
+            objective = minus_log_posterior(model, source, source.N, params)
+            step = NEAR / np.sqrt(2 * state.gap) * direction  # Newton's has √(2 gap) of them
+            return bool(objective(state.x + step)[1] @ direction >= 0)
+
         if curvature.is_full:
             few = some(source, curvature.chunk)
             state = stage(newton, few, lambda x: curvature.coordinates(x, few))
@@ -113,7 +120,8 @@ def find_mode(
             rows = source if curvature.is_full else some(source, curvature.enough_to_judge)
             known = curvature.descent(state.x, state.slope, now, rows)
             gap, direction = known or (state.gap, -state.slope)
-            state, is_mode = state._replace(gap=gap), gap <= close and now.least > SADDLE
+            state = state._replace(gap=gap)
+            is_mode = now.least > SADDLE and (gap <= close or is_at_kink(direction))
             if is_mode or state.iterations >= n_iters_opt:
                 break
             state = stage(descend, source, direction)

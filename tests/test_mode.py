@@ -129,6 +129,28 @@ def test_mode_at_a_kink(start, precision, dtype, seed, iterations):
     assert sum(iterations) < 300
 
 
+@DTYPES
+@pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
+def test_mode_at_oblique_kinks(dtype, seed):
+    """A Laplace prior of other coordinates than the parameters: no kink is along one of them."""
+    rng, N, d, precision = np.random.default_rng(seed), 5000, 12, 100.0
+    turned, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    x = rng.normal(np.repeat([0.0, 1.0], d // 2), 1, (N, d))
+    mean = x.mean(axis=0)
+    matrix = turned.astype(dtype.as_numpy_dtype)
+    model = posterior(
+        lambda p, D: -tf.reduce_sum((D["x"] - tf.linalg.matvec(matrix, p["a"])) ** 2) / 2,
+        lambda p: -precision * tf.reduce_sum(tf.abs(tf.linalg.matvec(matrix, p["a"]))),
+    )
+    found = turned @ search(model, {"x": x}, {"a": np.zeros(d)}, seed, dtype)["a"]
+    at = np.sign(mean) * np.maximum(np.abs(mean) - precision / N, 0)
+
+    def value(a):
+        return -N / 2 * np.sum((a - mean) ** 2) - precision * np.abs(a).sum()
+
+    assert value(at) - value(found) < 10 * close(d)
+
+
 @pytest.mark.parametrize("N", [2_000, 20_000])
 def test_a_search_cut_short_says_how_far_it_is(N, seed):
     data = logistic_data(np.random.default_rng(seed), N, 10, np.geomspace(0.5, 2, 10))
