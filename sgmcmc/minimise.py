@@ -17,6 +17,19 @@ TRIALS = 60  # of one line search
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
+class Task(NamedTuple):
+    """What is minimised, to which tolerance, in how many iterations at most.
+
+    `eps` is the relative rounding error of values, and `progress` is told iterations and values.
+    """
+
+    objective: Objective
+    tolerance: float
+    limit: int
+    eps: float
+    progress: Callable[[int, float], None]
+
+
 class Search(NamedTuple):
     """Where a search stands: the point, what may still be gained, the gradient, the iterations."""
 
@@ -26,20 +39,13 @@ class Search(NamedTuple):
     iterations: int = 0
 
 
-def newton(
-    objective: Objective,
-    coordinates: Callable[[np.ndarray], Coordinates],
-    state: Search,
-    tolerance: float,
-    limit: int,
-    eps: float,
-    progress: Callable[[int, float], None],
-) -> Search:
+def newton(task: Task, coordinates: Callable[[np.ndarray], Coordinates], state: Search) -> Search:
     """Minimise by Newton's method until little may be gained, or little was.
 
     Each step is one of steepest descent in coordinates that are round where the search stands, with
     a line search: a start from which everything is off by orders of magnitude does no harm.
     """
+    objective, tolerance, limit, eps, progress = task
     x, gap, _, iterations = state
     f, g = objective(x)
     values = [f]
@@ -61,15 +67,7 @@ def newton(
     return Search(x, gap, g, iterations)
 
 
-def lbfgs(
-    objective: Objective,
-    coordinates: Coordinates,
-    state: Search,
-    tolerance: float,
-    limit: int,
-    eps: float,
-    progress: Callable[[int, float], None],
-) -> Search:
+def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
     """Minimise by L-BFGS until little may be gained, and little was in the last iterations.
 
     What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched, as they
@@ -78,6 +76,7 @@ def lbfgs(
     Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line search of Lewis and
     Overton (2013), which copes with the kinks of Laplace priors.
     """
+    objective, tolerance, limit, eps, progress = task
     forth, back = coordinates.forth, coordinates.back
 
     def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -117,21 +116,13 @@ def lbfgs(
     return Search(times(back, x), gap, times(forth.T, g), iterations)
 
 
-def descend(
-    objective: Objective,
-    direction: np.ndarray,
-    state: Search,
-    tolerance: float,
-    limit: int,
-    eps: float,
-    progress: Callable[[int, float], None],
-) -> Search:
+def descend(task: Task, direction: np.ndarray, state: Search) -> Search:
     """One step in this direction, where that leads downhill."""
-    found = line_search(objective, state.x, *objective(state.x), direction, eps)
+    found = line_search(task.objective, state.x, *task.objective(state.x), direction, task.eps)
     if found is None:
         return state
     step, f, slope = found
-    progress(state.iterations + 1, -f)
+    task.progress(state.iterations + 1, -f)
     return Search(state.x + step, state.gap, slope, state.iterations + 1)
 
 

@@ -14,7 +14,7 @@ from .curvature import NEAR, SADDLE, Coordinates, Curvature, flat, unflat
 from .dynamics import Chain, Dynamics
 from .estimators import Gradient, Posterior, on_all_data
 from .minibatch import SUBSET, Feeder, Source, stream, without_replacement
-from .minimise import Objective, Search, descend, lbfgs, newton
+from .minimise import Objective, Search, Task, descend, lbfgs, newton
 from .progress import Progress
 from .sampler import ChainDiverged, Sampler
 
@@ -94,9 +94,8 @@ def find_mode(
         def stage(method: Any, part: Source, coordinates: Any) -> Search:
             objective = minus_log_posterior(model, part, source.N, params)
             tolerance = close * source.N / part.N
-            return method(
-                objective, coordinates, state, tolerance, n_iters_opt, eps, progress.update
-            )
+            task = Task(objective, tolerance, n_iters_opt, eps, progress.update)
+            return method(task, coordinates, state)
 
         def coordinates(part: Source) -> Coordinates:
             return curvature.coordinates(state.x, some(part, curvature.enough))

@@ -24,8 +24,8 @@ def iterations(monkeypatch):
     taken = []
 
     def counted(method):
-        def search(objective, coordinates, state, *args):
-            result = method(objective, coordinates, state, *args)
+        def search(task, coordinates, state):
+            result = method(task, coordinates, state)
             taken.append(result.iterations - state.iterations)
             return result
 
