@@ -66,15 +66,14 @@ def find_mode(
 ) -> Any:
     """The parameters near the mode of the log posterior.
 
-    First by stochastic gradient ascent, where `opt_stepsize` is given, and then by a `search`:
-
-    Newton's method on a few rows, robust to a start that is far away; then L-BFGS with exact
-    gradients on larger subsets and at last on all rows, in coordinates in which the curvature is
-    round. The search ends when the log posterior can rise by no more than CLOSE · p/2: that of a
-    draw lies about p/2 below the mode's, so this is within a tenth of a posterior standard
-    deviation (half of one where a prior has kinks). How much it can still rise is judged at the end
-    by the curvature there. Where that is more, and the point is not at a kink, the search goes on,
-    and at last there is a warning.
+    Stochastic gradient ascent comes first where `opt_stepsize` is given; without `search` nothing
+    else does. The search is Newton's method on a few rows, robust to a start that is far away; then
+    L-BFGS with exact gradients on larger subsets and at last on all rows, in coordinates in which
+    the curvature is round. The search ends when the log posterior can rise by no more than CLOSE ·
+    p/2: that of a draw lies about p/2 below the mode's, so this is within a tenth of a posterior
+    standard deviation (half of one where a prior has kinks). How much it can still rise is judged
+    at the end by the curvature there. Where that is more, and the point is not at a kink, the
+    search goes on, and at last there is a warning.
     """
     if opt_stepsize is not None:
         params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
