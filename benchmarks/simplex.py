@@ -18,7 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.dynamics import Noise
 from sgmcmc.dynamics.scir import SCIR, LogChain
+from sgmcmc.estimators import Estimate
 from sgmcmc.models.corpus import Corpus, corpus
 from sgmcmc.models.gibbs import expected_counts, room
 from sgmcmc.models.lda import TopicModel
@@ -188,7 +190,8 @@ def transition(
     @tf.function(jit_compile=True, autograph=False)
     def chain(theta: tf.Tensor, log_theta: tf.Tensor, keys: tf.Tensor) -> LogChain:
         def body(i: tf.Tensor, chain: LogChain) -> tuple:
-            return i + 1, sampler.update(chain, target, keys[i], stepsize)
+            estimate = Estimate(0.0, target, 1)
+            return i + 1, sampler.update(chain, estimate, Noise(key=keys[i]), stepsize)
 
         start = 0, LogChain({"omega": theta}, {"omega": log_theta})
         return tf.while_loop(lambda i, _: i < steps, body, start, parallel_iterations=1)[1]

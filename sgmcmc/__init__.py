@@ -8,6 +8,8 @@ from . import random as random
 from .api import (
     mixed,
     mixed_setup,
+    sample,
+    sample_setup,
     scir,
     scir_setup,
     scircv,
@@ -28,17 +30,22 @@ from .api import (
     sgrld_setup,
 )
 from .data import get_dataset, list_datasets
+from .divergence import ChainDiverged
 from .draws import Draws
-from .dynamics.mixed import Gibbs
+from .dynamics import Dynamics, Noise
 from .dynamics.scir import SCIR
 from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
 from .dynamics.sgrld import SGRLD
+from .estimators import Estimate, Estimator
+from .estimators.control_variate import ControlVariate
+from .gibbs import Gibbs
 from .mode import ModeNotFound
 from .models.lda import TopicModel, fit_lda
-from .run import get_params, run, step
-from .sampler import ChainDiverged, Sampler
+from .running import get_params, run, step
+from .sampler import Sampler
+from .spaces import Space
 from .stepsize import decay
 
 __all__ = [
@@ -48,10 +55,16 @@ __all__ = [
     "SGNHT",
     "SGRLD",
     "ChainDiverged",
+    "ControlVariate",
     "Draws",
+    "Dynamics",
+    "Estimate",
+    "Estimator",
     "Gibbs",
     "ModeNotFound",
+    "Noise",
     "Sampler",
+    "Space",
     "TopicModel",
     "decay",
     "fit_lda",
@@ -61,6 +74,8 @@ __all__ = [
     "mixed",
     "mixed_setup",
     "run",
+    "sample",
+    "sample_setup",
     "scir",
     "scir_setup",
     "scircv",

@@ -1,6 +1,6 @@
-"""The samplers: each a dynamics and an estimator of the gradient."""
+"""The samplers: one row each, of a dynamics and an estimator of the gradient."""
 
-from .counts import Counted
+from .describe import public
 from .dynamics.mixed import Mixed
 from .dynamics.scir import SCIR
 from .dynamics.scircv import SCIRCV
@@ -8,19 +8,32 @@ from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
 from .dynamics.sgrld import SGRLD
-from .estimators import ControlVariate, Gradient
-from .signatures import public
+from .estimators.control_variate import ControlVariate
+from .estimators.counts import Counted
+from .estimators.gradient import Gradient
 
-sgld, sgld_setup = public("sgld", SGLD, Gradient)
-sghmc, sghmc_setup = public("sghmc", SGHMC, Gradient)
-sgnht, sgnht_setup = public("sgnht", SGNHT, Gradient)
+NO_USE = "log_prior", "constrain", "temperature"  # where parameters move by counts
+OF_SGHMC, OF_SGNHT = "stepsize=1e-7, alpha=0.1", "stepsize=1e-7, a=0.1"
+OF_SCIR, OF_SGRLD = "stepsize=0.5, alpha=0.1", "stepsize=1e-4, alpha=0.1"
+OF_MIXED = """stepsize={"omega": 0.5, "mu": 1e-4},
+...     blocks={"omega": sgmcmc.SCIR(alpha=0.1), "mu": sgmcmc.SGLD()}"""
+ANY = """Any dynamics: one of this package, or an object of a class of your own.
+
+Your own has all that the samplers here have: compiled blocks, chains, constraints, estimators of
+the gradient, test functions and draws on disk. See `Dynamics` for how to write one.
+"""
+
+sgld, sgld_setup = public("sgld", SGLD)
+sghmc, sghmc_setup = public("sghmc", SGHMC, call=OF_SGHMC)
+sgnht, sgnht_setup = public("sgnht", SGNHT, call=OF_SGNHT)
 sgldcv, sgldcv_setup = public("sgldcv", SGLD, ControlVariate)
-sghmccv, sghmccv_setup = public("sghmccv", SGHMC, ControlVariate)
-sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate)
-scir, scir_setup = public("scir", SCIR, Gradient)
-scircv, scircv_setup = public("scircv", SCIRCV, Counted)
-sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient)
-mixed, mixed_setup = public("mixed", Mixed, Gradient)
+sghmccv, sghmccv_setup = public("sghmccv", SGHMC, ControlVariate, call=OF_SGHMC)
+sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate, call=OF_SGNHT)
+scir, scir_setup = public("scir", SCIR, Gradient, NO_USE, OF_SCIR, "categories")
+scircv, scircv_setup = public("scircv", SCIRCV, Counted, NO_USE, OF_SCIR, "categories")
+sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient, NO_USE, OF_SGRLD, "categories")
+mixed, mixed_setup = public("mixed", Mixed, None, ("temperature",), OF_MIXED, "mixed")
+sample, sample_setup = public("sample", None, text=ANY)
 
 # doctest looks only at functions written in a module itself
 __test__ = {

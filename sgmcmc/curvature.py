@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
-from .estimators import Posterior
-from .minibatch import Source
+from .model import Model
+from .source import Source
 
 FULL = 500  # parameters up to which the whole matrix is used, and not its diagonal alone
 ROWS, BYTES = 20_000, 64 << 20  # rows from which curvature is estimated, at most
@@ -45,7 +45,7 @@ class Curvature:
     far from the mode the square of their mean is many times the curvature.
     """
 
-    def __init__(self, model: Posterior, source: Source, params: Any) -> None:
+    def __init__(self, model: Model, source: Source, params: Any) -> None:
         self.model, self.N, self.like = model, source.N, params
         self.p, self.dtype = tree.size(params), tree.leaves(params)[0].dtype
         self.is_full = self.p <= FULL
@@ -67,7 +67,7 @@ class Curvature:
         """
         point, kinks = unflat(theta, self.like, self.dtype), np.zeros(self.p)
         matrix = self.of_data(point, rows)
-        if self.model.prior is not None:
+        if self.model.has_prior:
             prior = (
                 self.matrix(self.run(self.hessian, point)) if self.twice else np.zeros_like(matrix)
             )
@@ -133,7 +133,7 @@ class Curvature:
         v, total = unflat(vector, self.like, self.dtype), now.kinks * vector
         for part in rows.pieces():
             total = total - self.N / rows.N * flat(self.run(self.along, point, v, part))
-        return total if self.model.prior is None else total - flat(self.run(self.along, point, v))
+        return total if not self.model.has_prior else total - flat(self.run(self.along, point, v))
 
     def along(self, point: Any, vector: Any, *rows: Any) -> Any:
         """Second derivatives of the log likelihood, or without rows of the log prior, times v."""
@@ -222,7 +222,7 @@ class Curvature:
 
     def prior_slope(self, theta: np.ndarray) -> np.ndarray:
         """The gradient of the log prior."""
-        return flat(self.model.compiled_prior(unflat(theta, self.like, self.dtype)).gradient)
+        return flat(self.model.traced_prior(unflat(theta, self.like, self.dtype)).gradient)
 
 
 def times(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:

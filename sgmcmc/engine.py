@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from . import tree
-from .dynamics import COUNTS, Dynamics
-from .estimators import Posterior, each_chain, on_rows
-from .minibatch import Batch, Block
+from .dynamics import Dynamics, Noise
+from .estimators import Estimate, Estimator
+from .feeder import Block, Wanted
+from .model import Batch, Model, each_chain
 from .operations import in_turn, types_of
 from .random import folded
 
 APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
+GIBBS, COUNTS = 1 << 10, 1 << 11  # what a key is folded for
+
+
+class Chains(NamedTuple):
+    """The dynamics' own state, and the values of the parameters that Gibbs steps draw."""
+
+    moving: Any
+    given: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Engine:
     """The iterations of a sampler: model, estimator and dynamics, and the sizes of things.
 
-    `N` and `n` are the rows of the data and of a minibatch, `row_bytes` the size of one, `size` the
-    iterations in a block. `many` tells whether the user sees an axis of chains.
+    `gibbs` are functions draw(params, rows, key) by parameter. `N` and `n` are the rows of the data
+    and of a minibatch, `row_bytes` the size of one, `size` the iterations in a block. `many` tells
+    whether the user sees an axis of chains. Where it is `tempered`, the last column of the schedule
+    is the temperature.
     """
 
-    model: Posterior
-    estimator: Any
+    model: Model
+    estimator: Estimator
     dynamics: Dynamics
+    gibbs: Mapping[str, Callable]
+    wanted: Wanted
+    tempered: bool
     N: int
     n: int
     row_bytes: int
@@ -44,87 +58,160 @@ class Engine:
 
     @property
     def constants(self) -> tuple:
-        """What of it is part of the program, but for the model and the dynamics' fields."""
-        sizes = self.N, self.n, self.size, self.chains, self.dtype, self.many, self.apart
-        return type(self.estimator), type(self.dynamics), sizes
+        """What of it is part of the program, but for the model and the fields of its parts."""
+        sizes = self.N, self.n, self.size, self.chains, self.dtype, self.many
+        return *sizes, self.apart, self.tempered, tuple(self.gibbs)
 
-    @staticmethod
-    def per_parameter(theta: Any, h: Iterable) -> Any:
-        """Step sizes in the form of the parameters."""
-        dtype = tree.leaves(theta)[0].dtype
-        return tree.pack(theta, [tf.convert_to_tensor(x, dtype) for x in h])
+    def schedule(self, row: tf.Tensor, like: Any) -> tuple[Any, Any]:
+        """Step sizes in the form of the parameters that move, and the temperature."""
+        columns = tf.unstack(row)
+        temperature = columns.pop() if self.tempered else 1.0
+        return tree.pack(like, columns), temperature
 
-    def shown(self, theta: Any) -> Any:
+    def shown(self, nest: Any) -> Any:
         """Without the axis of chains, where the user asked for none."""
-        return theta if self.many else tree.map(lambda x: x[0], theta)
+        return nest if self.many else tree.map(lambda x: x[0], nest)
+
+    def ordered(self, moving: Any, given: Mapping[str, Any]) -> Any:
+        """All parameters, in the user's order."""
+        if not given:
+            return moving
+        both = {**moving, **given}
+        return {k: both[k] for k in self.model.chart.spaces}
+
+    def position(self, chains: Chains) -> Any:
+        """Where the gradient is taken: chart coordinates of all parameters."""
+        return self.ordered(self.dynamics.position(chains.moving), chains.given)
+
+    def noise(self, flat: Any, key: Any, temperature: Any) -> Noise:
+        """The random numbers that the dynamics asked for, from what the block holds."""
+        wanted = self.wanted.noise
+        nests = wanted.normals, wanted.uniforms
+        if tree.leaves(nests):
+            normals, uniforms = tree.split(flat, nests)
+        else:
+            normals, uniforms = nests
+        if self.tempered:
+            normals = tree.map(lambda z: tf.sqrt(temperature) * z, normals)
+        return Noise(normals, uniforms, key if wanted.key is True else (), False, temperature)
+
+    def estimate(self, chains: Chains, state: Any, batch: Batch) -> tuple[Estimate, Any]:
+        """What a minibatch says of the parameters that move."""
+        x = self.position(chains)
+        found, state = self.estimator.estimate(self.model, x, state, batch)
+        if self.gibbs:
+            moving = {k: g for k, g in found.gradient.items() if k not in self.gibbs}
+            found = found._replace(gradient=moving)
+        return found, state
+
+    def drawn(self, chains: Chains, rows: Any, key: Any) -> Chains:
+        """The chains after the Gibbs steps, one after the other."""
+        for i, (name, draw) in enumerate(self.gibbs.items()):
+            params = self.model.params(self.position(chains))
+            new = tree.each(
+                lambda *each, draw=draw: draw(*tree.copies(*each)),
+                *(params, rows, folded(key, GIBBS + i)),
+            )
+            new = tree.map(lambda x, old: tf.cast(x, old.dtype), new, chains.given[name])
+            chains = chains._replace(given={**chains.given, name: new})
+        return chains
 
     def transition(
-        self, chain: Any, estimator_state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
+        self, chains: Chains, state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
     ) -> tuple:
         """One iteration, with row i of the block: a pure function."""
-        dynamics = self.dynamics
-        h = self.per_parameter(dynamics.position(chain), tf.unstack(tf.gather(block.stepsize, i)))
+        dynamics, carried = self.dynamics, self.estimator.carried
+        like = dynamics.position(chains.moving)
+        h, temperature = self.schedule(tf.gather(block.schedule, i), like)
 
-        def inner(l: tf.Tensor, chain: Any, _: tf.Tensor) -> tuple:
+        def inner(l: tf.Tensor, chains: Chains, changing: Any, _: tf.Tensor) -> tuple:
             here = tf.stack([i, l])
-            noise = tf.gather_nd(block.noise, here)
+            index, flat, key = (at(x, here) for x in (block.index, block.noise, block.key))
+            noise = self.noise(flat, key, temperature)
+            key_of_counts = folded(key, COUNTS) if self.model.counters else ()
 
-            def update(chain: Any, rows: dict[str, tf.Tensor]) -> tuple:
-                key = folded(noise, COUNTS) if self.model.keyed else None
-                batch = Batch(rows, self.N / self.n, key)
-                estimate = self.estimator.estimate(
-                    self.model, dynamics.position(chain), estimator_state, batch
-                )
-                chain = dynamics.update(chain, estimate.gradient, noise, h)
-                chain = dynamics.finish(chain, rows, noise)
-                return chain, estimate.value
+            def update(both: tuple, rows: dict[str, tf.Tensor]) -> tuple:
+                chains, changing = both
+                batch = Batch(rows, self.N / self.n, index, key_of_counts)
+                now = changing if carried else state
+                before = self.position(chains)
+                estimate, now = self.estimate(chains, now, batch)
+                moving = dynamics.update(chains.moving, estimate, noise, h)
+                chains = self.drawn(chains._replace(moving=moving), rows, key)
+                value = self.model.seen_value(before, estimate.value)
+                return (chains, now if carried else ()), value
 
             rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
-            return l + 1, *apart(update, chain, rows, once)
+            (chains, changing), value = self.once_apart(update, (chains, changing), rows, once)
+            return l + 1, chains, changing, value
 
-        chain = dynamics.begin(chain, block.noise[i, -1], h)
-        start = 0, chain, tf.zeros(self.chains, self.dtype)
-        if dynamics.inner_steps == 1:
-            _, chain, value = inner(*start)
+        if self.wanted.noise.refresh:
+            last = tf.stack([i, self.wanted.inner_steps])
+            noise = self.noise(at(block.noise, last), at(block.key, last), temperature)
+            chains = chains._replace(moving=dynamics.begin(chains.moving, noise, h))
+        start = 0, chains, state if carried else (), tf.zeros(self.chains, self.dtype)
+        if self.wanted.inner_steps == 1:
+            _, *after = inner(*start)
         else:
-            _, chain, value = tf.while_loop(lambda l, *_: l < dynamics.inner_steps, inner, start)
-        return chain, value, h
+            _, *after = tf.while_loop(lambda l, *_: l < self.wanted.inner_steps, inner, start)
+        return *after, h
 
-    def record(self, chain: Any, value: tf.Tensor, h: Any) -> dict[str, Any]:
-        """What is kept of an iteration."""
+    def once_apart(
+        self, update: Callable, both: tuple, rows: dict[str, tf.Tensor], once: tf.Tensor | None
+    ) -> tuple:
+        """update(both, rows), with rows that XLA copies out of their block, given `once`: 1.
+
+        It would otherwise read the block anew, number by number, for each product of the rows with
+        a vector. It does not see through a loop, not even of one trip if it cannot know that.
+        """
+        if once is None:
+            return update(both, rows)
+        one = all(x.shape[0] == 1 for x in rows.values())  # XLA sees through an axis of length 1
+        rows = tree.map(lambda x: x[0], rows) if one else rows
+
+        def trip(k: tf.Tensor, both: tuple, _: tf.Tensor, flat: dict[str, tf.Tensor]) -> tuple:
+            rows = tree.map(lambda x: x[None], flat) if one else flat
+            return k + 1, *update(both, rows), flat
+
+        start = 0, both, tf.zeros(self.chains, self.dtype), rows
+        _, both, value, _ = tf.while_loop(
+            lambda k, *_: k < once, trip, start, parallel_iterations=1
+        )
+        return both, value
+
+    def record(self, chains: Chains, value: tf.Tensor, h: Any) -> dict[str, Any]:
+        """What is kept of an iteration: parameters as users see them, and statistics."""
+        x, stats = self.dynamics.draw(chains.moving, h)
         trace = {"log_posterior": value} if self.model.has_value else {}
-        report = self.dynamics.report(chain, h)
-        return {"params": self.dynamics.position(chain), **trace, **report}
+        return {"params": self.model.params(self.ordered(x, chains.given)), **trace, **stats}
 
-    def survey(self, theta: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
-        """What each of some groups of rows says: (groups, chains, ...)."""
-        groups, chains = (tree.leaves(x)[0].shape[0] for x in (rows, theta))
-        if groups > 1:
-            rows = tree.map(lambda x: tf.repeat(x, chains, axis=0), rows)
-            theta = tree.map(lambda x: tf.tile(x, (groups, *[1] * (x.shape.rank - 1))), theta)
-        found = on_rows(self.model, theta, Batch(rows, 1.0, key)).gradient
-        return tree.map(lambda x: tf.reshape(x, (groups, chains, *x.shape[1:])), found)
+    def like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
+        """What `record` returns, of the chains as they are."""
+        h, _ = self.schedule(row, self.dynamics.position(chains.moving))
+        return self.record(chains, tf.zeros(self.chains, self.dtype), h)
 
     def advance(
-        self, chain: Any, estimator_state: Any, block: Block, span: tf.Tensor, *, jit: bool
+        self, chains: Chains, state: Any, block: Block, span: tf.Tensor, *, jit: bool
     ) -> tuple:
         """Iterations first ... last − 1 of a block, which is what is compiled.
 
         The first thing returned is the number of the first that is not finite, or `last`.
         """
         first, last = tf.unstack(span)
-        size, once = self.size, tf.minimum(last - first, 1) if jit and self.apart else None
-        h = self.per_parameter(self.dynamics.position(chain), tf.unstack(block.stepsize[0]))
-        like = self.record(chain, tf.zeros(self.chains, self.dtype), h)
+        size, carried = self.size, self.estimator.carried
+        once = tf.minimum(last - first, 1) if jit and self.apart else None
+        like = self.like(chains, block.schedule[0])
         draws = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
 
-        def body(i: tf.Tensor, chain: Any, draws: list) -> tuple:
-            chain, value, h = self.transition(chain, estimator_state, block, i, once)
-            draw = tree.leaves(self.record(chain, value, h))
-            return i + 1, chain, [a.write(i, x) for a, x in zip(draws, draw)]
+        def body(i: tf.Tensor, chains: Chains, changing: Any, draws: list) -> tuple:
+            now = changing if carried else state
+            chains, changing, value, h = self.transition(chains, now, block, i, once)
+            draw = tree.leaves(self.record(chains, value, h))
+            return i + 1, chains, changing, [a.write(i, x) for a, x in zip(draws, draw)]
 
-        _, chain, draws = tf.while_loop(
-            lambda i, *_: i < last, body, (first, chain, draws), parallel_iterations=1
+        start = first, chains, state if carried else (), draws
+        _, chains, changing, draws = tf.while_loop(
+            lambda i, *_: i < last, body, start, parallel_iterations=1
         )
         draws = [a.stack() for a in draws]
         each, good = tf.range(size), tf.stack([finite_rows(x) for x in draws])
@@ -132,30 +219,27 @@ class Engine:
         stop = tf.reduce_min(tf.where(gone_wrong, each, last))
         draws = tree.pack(like, draws)
         now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # equal to the last bit
-        return stop, chain, self.shown(now), draws
+        return stop, chains, changing, self.shown(now), draws
 
 
-def apart(
-    update: Callable, chain: Any, rows: dict[str, tf.Tensor], once: tf.Tensor | None
-) -> tuple:
-    """update(chain, rows), with rows that XLA copies out of their block first, given `once`: 1.
+def at(array: Any, here: tf.Tensor) -> Any:
+    """The entry of a part of the block; () where nobody asked for that part."""
+    return () if isinstance(array, tuple) else tf.gather_nd(array, here)
 
-    It would otherwise read the block anew, number by number, for each product of the rows with a
-    vector. It does not see through a loop, not even of one trip if it cannot know that.
+
+def wanted(
+    model: Model, estimator: Estimator, dynamics: Dynamics, gibbs: Mapping[str, Callable], x: Any
+) -> Wanted:
+    """What a block is to carry beside rows and step sizes, for parameters at x that move.
+
+    The one rule for what travels: rows are gathered by the host, their numbers go along where the
+    estimator asks for them, keys where something is drawn from one.
     """
-    if once is None:
-        return update(chain, rows)
-    one = all(x.shape[0] == 1 for x in rows.values())  # XLA sees through an axis of length 1
-    rows = tree.map(lambda x: x[0], rows) if one else rows
-
-    def trip(k: tf.Tensor, chain: Any, _: tf.Tensor, flat: dict[str, tf.Tensor]) -> tuple:
-        rows = tree.map(lambda x: x[None], flat) if one else flat
-        return k + 1, *update(chain, rows), flat
-
-    leaf = tree.leaves(chain)[0]
-    start = 0, chain, tf.zeros(leaf.shape[0], leaf.dtype), rows
-    _, chain, value, _ = tf.while_loop(lambda k, *_: k < once, trip, start, parallel_iterations=1)
-    return chain, value
+    noise = dynamics.noise(x)
+    shapes = tree.map(lambda a: tf.TensorSpec(a.shape, a.dtype), noise[:2])
+    key = noise.key is True or len(gibbs) > 0 or len(model.counters) > 0
+    noise = Noise(*shapes, noise.key, noise.refresh)
+    return Wanted(noise, dynamics.inner_steps, estimator.needs_index, key)
 
 
 def finite_rows(x: tf.Tensor) -> tf.Tensor:

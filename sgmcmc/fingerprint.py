@@ -127,7 +127,7 @@ def is_of_library(x: Any) -> bool:
 def is_in_python(cls: type) -> bool:
     """True for classes whose objects have no state but their attributes."""
     is_made_by_class_statement = cls.__flags__ & (1 << 9)
-    return bool(is_made_by_class_statement) and "__slots__" not in vars(cls)
+    return bool(is_made_by_class_statement) and not vars(cls).get("__slots__")
 
 
 def inner(code: CodeType) -> list[CodeType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +12,21 @@ import tensorflow as tf
 
 from . import tree
 from .curvature import NEAR, SADDLE, Coordinates, Curvature, flat, unflat
-from .dynamics import Chain, Dynamics
-from .estimators import Gradient, Posterior, on_all_data
-from .minibatch import SUBSET, Feeder, Source, stream, without_replacement
-from .minimise import Objective, Search, Task, descend, lbfgs, newton
+from .divergence import ChainDiverged
+from .dynamics import Chain, Dynamics, Noise
+from .estimators import Estimate, Mode
+from .estimators.gradient import Gradient
+from .minimise import Search, Task, descend, lbfgs, newton
+from .model import Evaluation, Model
 from .progress import Progress
-from .sampler import ChainDiverged, Sampler
+from .sampler import assemble
+from .source import Source
+from .streams import SUBSET, stream, without_replacement
 
 CLOSE = 0.01  # the part of p/2, how far draws lie below the mode, that may still be gained
 GROWTH, SUBSET_BYTES = 8, 64 << 20
 ROUNDS = 4  # searches on all rows, at most, each in coordinates of its own
+REMEMBERED = 2  # points at which the last values are kept
 COARSE = 0.1  # rounding of a parameter, in standard deviations, that hinders a search
 
 
@@ -47,22 +53,54 @@ class ModeNotFound(UserWarning):
 class Ascent(Dynamics):
     """θ ← θ + ε ĝ(θ)."""
 
-    def update(self, chain: Chain, gradient: Any, noise: tf.Tensor, h: Any) -> Chain:
-        return Chain(tree.map(lambda t, g, h: t + h * g, chain.theta, gradient, h))
+    def noise(self, x: Any) -> Noise:
+        return Noise()
+
+    def update(self, chain: Chain, estimate: Estimate, noise: Noise, h: Any) -> Chain:
+        return Chain(tree.map(lambda x, g, h: x + h * g, chain.x, estimate.gradient, h))
+
+
+class MinusLogPosterior:
+    """−log posterior and its gradient, of flat chart coordinates, from part of the N rows.
+
+    The log likelihood at the last points is remembered: no pass over the data is made twice.
+    """
+
+    def __init__(self, model: Model, part: Source, N: int, like: Any) -> None:
+        self.model, self.part, self.weight, self.like = model, part, N / part.N, like
+        self.dtype = tree.leaves(like)[0].dtype
+        self.seen: deque[tuple[bytes, Evaluation]] = deque(maxlen=REMEMBERED)
+
+    def remembered(self, x: np.ndarray) -> Evaluation | None:
+        """The log likelihood of these rows at x, where it is known."""
+        return dict(self.seen).get(x.astype(self.dtype).tobytes())
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        with np.errstate(over="ignore"):
+            data = self.remembered(x)
+        point = unflat(x, self.like, self.dtype)
+        if data is None:
+            data = self.model.on_all(point, self.part)
+            self.seen.append((flat(point).astype(self.dtype).tobytes(), data))
+        value, slope = self.weight * data.value, self.weight * flat(data.gradient)
+        if self.model.has_prior:
+            prior = self.model.traced_prior(point)
+            value, slope = value + float(prior.value), slope + flat(prior.gradient)
+        return -value, -slope
 
 
 def find_mode(
-    model: Posterior,
+    model: Model,
     source: Source,
     n: int,
     seed: int,
-    params: Any,
+    x: Any,
     opt_stepsize: Any,
     n_iters_opt: int,
     search: bool = True,
     verbose: bool = False,
-) -> Any:
-    """The parameters near the mode of the log posterior.
+) -> Mode:
+    """A point near the mode of the log posterior, in chart coordinates.
 
     Stochastic gradient ascent comes first where `opt_stepsize` is given; without `search` nothing
     else does. The search is Newton's method on a few rows, robust to a start that is far away; then
@@ -74,12 +112,13 @@ def find_mode(
     search goes on, and at last there is a warning.
     """
     if opt_stepsize is not None:
-        params = ascend(model, source, n, seed, params, opt_stepsize, n_iters_opt, verbose)
+        x = ascend(model, source, n, seed, x, opt_stepsize, n_iters_opt, verbose)
     if not search:
-        return params
-    p, dtype = tree.size(params), tree.leaves(params)[0].dtype
+        return Mode(x, None)
+    p, dtype = tree.size(x), tree.leaves(x)[0].dtype
     draws, close, eps = stream(seed, SUBSET), CLOSE * p / 2, float(np.finfo(dtype).eps)
-    curvature, state = Curvature(model, source, params), Search(flat(params))
+    curvature, state = Curvature(model, source, x), Search(flat(x))
+    of_all = MinusLogPosterior(model, source, source.N, x)
 
     def some(part: Source, count: int) -> Source:
         if count >= part.N:
@@ -89,7 +128,9 @@ def find_mode(
     with Progress(None, "mode", verbose) as progress:
 
         def stage(method: Any, part: Source, coordinates: Any) -> Search:
-            objective = minus_log_posterior(model, part, source.N, params)
+            objective = of_all
+            if part is not source:
+                objective = MinusLogPosterior(model, part, source.N, x)
             tolerance = close * source.N / part.N
             task = Task(objective, tolerance, n_iters_opt, eps, progress.update)
             return method(task, coordinates, state)
@@ -99,9 +140,8 @@ def find_mode(
 
         def is_at_kink(direction: np.ndarray) -> bool:
             """True if the log posterior falls again within a tenth of a standard deviation."""
-            objective = minus_log_posterior(model, source, source.N, params)
             step = NEAR / np.sqrt(2 * state.gap) * direction  # Newton's has √(2 gap) of them
-            return bool(objective(state.x + step)[1] @ direction >= 0)
+            return bool(of_all(state.x + step)[1] @ direction >= 0)
 
         if curvature.is_full:
             few = some(source, curvature.chunk)
@@ -122,24 +162,9 @@ def find_mode(
                 break
             state = stage(descend, source, direction)
     if not is_mode:
-        warnings.warn(not_found(state, now, params), ModeNotFound, stacklevel=2)
-    return tree.map(lambda x: x.numpy(), unflat(state.x, params, dtype))
-
-
-def minus_log_posterior(model: Posterior, part: Source, N: int, like: Any) -> Objective:
-    """−log posterior and its gradient, of flat parameters, from part of the N rows."""
-    log_lik, dtype, weight = on_all_data(model), tree.leaves(like)[0].dtype, N / part.N
-
-    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = unflat(x, like, dtype)
-        data = log_lik(theta, part)
-        value, slope = weight * data.value, weight * flat(data.gradient)
-        if model.prior is not None:
-            prior = model.compiled_prior(theta)
-            value, slope = value + float(prior.value), slope + flat(prior.gradient)
-        return -value, -slope
-
-    return evaluate
+        warnings.warn(not_found(state, now, x), ModeNotFound, stacklevel=2)
+    found = tree.map(lambda a: a.numpy(), unflat(state.x, x, dtype))
+    return Mode(found, of_all.remembered(state.x))
 
 
 def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
@@ -175,19 +200,18 @@ def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
 
 
 def ascend(
-    model: Posterior,
+    model: Model,
     source: Source,
     n: int,
     seed: int,
-    params: Any,
+    x: Any,
     opt_stepsize: Any,
     n_iters: int,
     verbose: bool,
 ) -> Any:
     """Stochastic gradient ascent, run as any sampler is, with random numbers of its own."""
-    theta = tree.map(lambda x: tf.constant(x[None]), params)
-    feeder = Feeder(source, n, Ascent(), theta, opt_stepsize, seed + 2**64, False)
-    sampler = Sampler(model, Gradient(), (), Ascent(), theta, feeder, None)
+    start, h = tree.map(lambda a: tf.constant(a[None]), x), tree.leaves(opt_stepsize)
+    sampler = assemble(model, Gradient(), Ascent(), start, source, n, h, seed + 2**64)
     try:
         with Progress(n_iters, "ascent", verbose) as progress:
             sampler.run(n_iters, progress=progress)
@@ -197,8 +221,8 @@ def ascend(
             f"opt_stepsize, or leave it out"
         ) from None
     finally:
-        feeder.close()
-    return tree.map(lambda v: v.numpy(), sampler.params)
+        sampler.feeder.close()
+    return tree.map(lambda a: a.numpy()[0], sampler.engine.position(sampler.state.chain))
 
 
 def subset_sizes(source: Source, p: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,12 +12,17 @@ import tensorflow as tf
 
 from . import tree
 from .cores import one_at_a_time
+from .divergence import diverged
 from .dynamics import Dynamics
-from .engine import Engine, tracker
-from .estimators import Centre, Posterior
-from .minibatch import START, Feeder
+from .engine import Chains, Engine, tracker, wanted
+from .estimators import Data, Estimator
+from .estimators.control_variate import Centre
+from .feeder import Feeder
+from .model import Model
 from .programs import programs_of
 from .progress import Progress
+from .source import Source
+from .streams import RENEWAL, stream
 
 CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
 
@@ -25,31 +30,9 @@ CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is he
 class State(NamedTuple):
     """All that a chain needs to go on, with its seed."""
 
-    chain: Any
+    chain: Chains
+    estimator: Any
     iteration: int
-
-
-class ChainDiverged(FloatingPointError):
-    """The chain left the finite numbers at `iteration`; `draws` holds what came before.
-
-    Examples
-    --------
-    >>> import numpy as np, sgmcmc, tensorflow as tf
-    >>> def log_lik(params, data):
-    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
-    >>> dataset, far_too_large = {"x": np.linspace(-1, 3, 1000)}, 0.1
-    >>> try:
-    ...     sgmcmc.sgld(log_lik, dataset, {"mean": 1.0}, far_too_large, seed=1, verbose=False)
-    ... except sgmcmc.ChainDiverged as error:
-    ...     print(str(error).split(" at ")[0])
-    ...     draws = error.draws
-    the log posterior became NaN or infinite
-    >>> bool(np.isfinite(draws["mean"]).all())
-    True
-    """
-
-    iteration: int
-    draws: Any = None
 
 
 class Collector(Protocol):
@@ -88,49 +71,49 @@ class Sampler:
 
     def __init__(
         self,
-        model: Posterior,
-        estimator: Any,
-        estimator_state: Any,
-        dynamics: Dynamics,
-        theta: Any,
+        engine: Engine,
         feeder: Feeder,
-        n_chains: int | None,
+        x: Any,
+        estimator_state: Any,
+        settings: Mapping[str, Any],
         jit: bool = True,
-        settings: Mapping[str, Any] | None = None,
         verbose: bool = True,
     ) -> None:
-        self.model, self.estimator, self.dynamics = model, estimator, dynamics
-        self.estimator_state, self.feeder, self.n_chains = estimator_state, feeder, n_chains
-        source = feeder.source
-        self.engine = Engine(
-            *(model, estimator, dynamics, source.N, feeder.n, source.row_bytes, feeder.size),
-            *(feeder.chains, feeder.dtype, n_chains is not None),
-        )
-        self.jit, self.settings, self.verbose = jit, dict(settings or {}), verbose
+        """Chains set out from `x`, the chart coordinates of all parameters."""
+        self.engine, self.feeder = engine, feeder
+        self.settings, self.jit, self.verbose = dict(settings), jit, verbose
         self.running = threading.Lock()
-        first = [h(0) if callable(h) else h for h in feeder.stepsize]
-        noise = np.stack([feeder.noise(START, 0, c, 1)[0, 0] for c in range(feeder.chains)])
-        chain = dynamics.start(theta, tf.constant(noise), self.engine.per_parameter(theta, first))
-        self.state = State(chain, 0)
-        self.params = tree.map(tf.Variable, self.engine.shown(dynamics.position(chain)))
-        self.surveys: dict[tuple[int, int], Callable] = {}
-        if estimator.renews:
-            self.renew()
-        constants = self.engine.constants
-        self.program = model.programs.compiled(("advance", constants), self.engine.advance, jit)
+        given = {k: x[k] for k in engine.gibbs}
+        moving = {k: x[k] for k in x if k not in given}
+        first = tf.constant([h(0) if callable(h) else h for h in feeder.schedule], feeder.dtype)
+        h, temperature = engine.schedule(first, moving)
+        noise = engine.noise(*map(tf.constant, feeder.noise_at_start()), temperature)
+        chains = Chains(engine.dynamics.init(moving, noise, h), given)
+        self.state = State(chains, estimator_state, 0)
+        now = engine.like(chains, first)["params"]
+        self.params = tree.map(tf.Variable, engine.shown(now))
+        purpose = "advance", engine.constants
+        self.program = engine.model.programs.compiled(purpose, engine.advance, jit)
         self.followed: tuple[Mapping | None, Callable | None] = None, None
 
     def __repr__(self) -> str:
         shapes = zip(tree.names(self.params), tree.leaves(self.params))
         listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in shapes)
-        name = self.settings.get("sampler", type(self.dynamics).__name__)
-        return f"Sampler({listed}; {name}, after {self.state.iteration:,} iterations)"
+        name, done = self.settings["sampler"], self.state.iteration
+        return f"Sampler({listed}; {name}, after {done:,} iterations)"
+
+    @property
+    def n_chains(self) -> int | None:
+        """How many chains the user asked for; None for one without an axis of its own."""
+        return self.engine.chains if self.engine.many else None
 
     @property
     def mode(self) -> Any:
         """The point on which control variates are centred; None without them."""
-        centre = self.estimator_state
-        return tree.map(lambda x: x.numpy(), centre.params) if isinstance(centre, Centre) else None
+        state = self.state.estimator
+        if not isinstance(state, Centre):
+            return None
+        return tree.map(lambda x: x.numpy(), self.engine.model.chart.forward(state.x))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -141,20 +124,11 @@ class Sampler:
 
     def renew(self) -> None:
         """Let the estimator look at the data again, from where the chains stand."""
-        theta = self.dynamics.position(self.state.chain)
-
-        def count(rows: dict[str, np.ndarray], key: np.ndarray) -> Any:
-            shape = tree.leaves(rows)[0].shape[:2]
-            if shape not in self.surveys:
-                left_over = len(self.surveys) > 0  # rows that are soon looked at without XLA
-                jit = self.jit and (self.model.keyed or not left_over)
-                purpose = "survey", self.engine.constants
-                self.surveys[shape] = self.model.programs.compiled(purpose, self.engine.survey, jit)
-            return self.surveys[shape](theta, *tree.map(tf.constant, (rows, key)))
-
-        self.estimator_state = self.estimator.renew(
-            self.model, theta, self.feeder, self.state.iteration, count
-        )
+        engine, (chains, state, iteration) = self.engine, self.state
+        rng = stream(self.feeder.seed, RENEWAL, iteration)
+        data = Data(self.feeder.source, engine.n, rng)
+        state = engine.estimator.renew(engine.model, engine.position(chains), state, data)
+        self.state = State(chains, state, iteration)
 
     @one_at_a_time
     def run(
@@ -178,12 +152,12 @@ class Sampler:
             programs = programs_of(*track.values())
             self.followed = track, programs.compiled(tuple(track), tracker(track), self.jit)
         follow = self.followed[1] if track else None
-        pace, most, theta = 1, max(1, (end - began) // 10), None
+        pace, most, now = 1, max(1, (end - began) // 10), None
         try:
             while self.state.iteration < end:
                 j, first = divmod(self.state.iteration, size)
                 last = min(first + pace, size, end - j * size)
-                every = self.estimator.every
+                every = self.engine.estimator.every
                 if every:
                     past = self.state.iteration % every
                     last = min(last, first + every - past)
@@ -191,9 +165,9 @@ class Sampler:
                         self.renew()
                 block = self.feeder.block(j, end)
                 self.feeder.ask_schedules(j, first, last)
-                arguments = self.state.chain, self.estimator_state, block
+                arguments = *self.state[:2], block, tf.constant([first, last])
                 clock = time.perf_counter()
-                stop, chain, now, draws = self.program(*arguments, tf.constant([first, last]))
+                stop, chains, changed, here, draws = self.program(*arguments)
                 seconds = (time.perf_counter() - clock) / (last - first)
                 pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
 
@@ -209,45 +183,19 @@ class Sampler:
                     for collector in collectors:
                         collector.add((j * size + low - kept_from) // thin, kept)
                 if stop < last:
-                    steps = block.stepsize.numpy()[stop]
-                    raise self.diverged(cut(draws, slice(stop, stop + 1)), j * size + stop, steps)
-                self.state, theta = State(chain, j * size + stop), now
+                    steps = block.schedule.numpy()[stop]
+                    raise diverged(
+                        self.engine, cut(draws, slice(stop, stop + 1)), j * size + stop, steps
+                    )
+                state = changed if self.engine.estimator.carried else self.state.estimator
+                self.state, now = State(chains, state, j * size + stop), here
                 if progress and progress.verbose:
                     trace = draws.get("log_posterior")
                     value = None if trace is None else float(np.mean(trace.numpy()[stop - 1]))
                     progress.update(self.state.iteration - began, value)
         finally:
-            if theta is not None:
-                tree.map(assign, self.params, theta)
-
-    def diverged(self, draw: dict[str, Any], iteration: int, steps: np.ndarray) -> ChainDiverged:
-        """The error that says which parameter diverged, when, and what to try."""
-        what, name = "the log posterior", ""
-        parts = [
-            dict(zip(tree.names(part), tree.leaves(part)))
-            for part in draw.values()
-            if isinstance(part, dict)
-        ]
-        for i, each in enumerate(tree.names(self.params)):
-            if not all(np.isfinite(part.get(each, 0)).all() for part in parts):
-                what, name, steps = f"the parameter {each!r}", each, steps[[i]]
-                break
-        if iteration == 0:
-            error = ChainDiverged(
-                f"{what} is NaN or infinite after the first step: log_lik or log_prior is not "
-                "finite where the chain starts, or for some rows of dataset, or stepsize is far "
-                "too large"
-            )
-            error.iteration = iteration
-            return error
-        error = ChainDiverged(
-            f"{what} became NaN or infinite at iteration {iteration} with stepsize "
-            f"{' or '.join(f'{h:.3g}' for h in np.unique(steps))}. {self.dynamics.advice(name)}. "
-            "Else see that log_lik and log_prior are finite wherever the chain may go. The draws "
-            "before are in the exception's .draws"
-        )
-        error.iteration = iteration
-        return error
+            if now is not None:
+                tree.map(assign, self.params, now)
 
 
 def cut(nest: Any, span: slice) -> Any:
@@ -258,3 +206,36 @@ def cut(nest: Any, span: slice) -> Any:
 def assign(variable: tf.Variable, value: tf.Tensor) -> None:
     """A third of the cost of `variable.assign`."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
+def assemble(
+    model: Model,
+    estimator: Estimator,
+    dynamics: Dynamics,
+    x: Any,
+    source: Source,
+    n: int,
+    schedule: Sequence[float | Callable[[int], float]],
+    seed: int,
+    *,
+    estimator_state: Any = (),
+    gibbs: Mapping[str, Callable] | None = None,
+    temperature: float | Callable[[int], float] = 1.0,
+    n_chains: int | None = None,
+    shared_minibatches: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    jit: bool = True,
+    verbose: bool = True,
+) -> Sampler:
+    """A sampler of these parts, with chains that set out from chart coordinates x."""
+    gibbs = dict(gibbs or {})
+    tempered = callable(temperature) or temperature != 1
+    columns = [*schedule, temperature] if tempered else schedule
+    want = wanted(model, estimator, dynamics, gibbs, {k: x[k] for k in x if k not in gibbs})
+    feeder = Feeder(source, n, want, columns, x, seed, shared_minibatches)
+    engine = Engine(
+        *(model, estimator, dynamics, gibbs, want, tempered, source.N, n, source.row_bytes),
+        *(feeder.size, feeder.chains, feeder.dtype, n_chains is not None),
+    )
+    settings = settings or {"sampler": type(dynamics).__name__}
+    return Sampler(engine, feeder, x, estimator_state, settings, jit, verbose)

@@ -274,7 +274,7 @@ BAD_TYPES = {
 
 @pytest.fixture
 def no_compiling(monkeypatch):
-    for entry in ("programs.compiled", "estimators.on_all_data", "mode.on_all_data"):
+    for entry in ("programs.compiled", "model.Model.on_all"):
         monkeypatch.setattr(f"sgmcmc.{entry}", lambda *_: pytest.fail("compiled"))
 
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc import minibatch, tree
-from sgmcmc.signatures import SAMPLERS
+from sgmcmc import feeder, tree
+from sgmcmc.describe import SAMPLERS
 
 from . import slow
 
@@ -168,7 +168,7 @@ def test_steps_runs_and_blocks_give_one_chain(name, n_chains, monkeypatch):
         steps.append(sgmcmc.get_params(sampler))
     assert same(whole(name, n_chains), joined(*runs, tree.map(stack(axis), *steps), axis=axis))
 
-    monkeypatch.setattr(minibatch, "BLOCK_MAX", 37)
+    monkeypatch.setattr(feeder, "BLOCK_MAX", 37)
     assert same(whole(name, n_chains), sample(name, n_iters=1300, n_chains=n_chains))
 
 
@@ -178,7 +178,7 @@ def stack(axis):
 
 def test_with_and_without_xla_to_rounding(name):
     """Where draws are rejected, rounding may decide, and part chains that then meet again."""
-    least = 0.95 if started(name).dynamics.keyed else 1
+    least = 0.95 if started(name).engine.wanted.noise.key is True else 1
     other = sampled(name, n_iters=300)
     for x, y in zip(tree.leaves(first(whole(name), 300)), tree.leaves(dict(other))):
         assert np.isclose(x, y, rtol=1e-4, atol=2e-4).mean() >= least
@@ -259,7 +259,7 @@ def test_the_compiled_step_is_pure(name):
     sampler = started(name)
     before = sampler.state
     block = sampler.feeder.block(0, 1)
-    inputs = before.chain, sampler.estimator_state, block, tf.constant([0, 3])
+    inputs = *before[:2], block, tf.constant([0, 3])
     first, second = (tree.map(lambda x: x.numpy(), sampler.program(*inputs)) for _ in range(2))
     assert all(np.array_equal(x, y) for x, y in zip(tree.leaves(first), tree.leaves(second)))
     assert sampler.state is before

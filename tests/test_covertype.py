@@ -18,7 +18,7 @@ import tensorflow as tf
 from scipy.optimize import minimize
 
 import sgmcmc
-from sgmcmc.signatures import SAMPLERS
+from sgmcmc.describe import SAMPLERS
 
 STEPSIZE = {
     **{"sgld": 5e-6, "sghmc": 1e-7, "sgnht": 1e-7},

@@ -12,8 +12,13 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from sgmcmc import checks, tree
-from sgmcmc.estimators import ControlVariate, Gradient, on_all_data, posterior
-from sgmcmc.minibatch import Batch, Source, without_replacement
+from sgmcmc.estimators import Data, Mode
+from sgmcmc.estimators.control_variate import ControlVariate
+from sgmcmc.estimators.gradient import Gradient
+from sgmcmc.model import Batch, Model
+from sgmcmc.source import Source
+from sgmcmc.spaces import Chart
+from sgmcmc.streams import without_replacement
 
 from .ztest import ALARM, POWER, assert_mean, assert_rejected, z_score
 
@@ -32,6 +37,11 @@ def log_lik(params, data):
 
 def log_prior(params):
     return -PRIOR_PRECISION / 2 * tf.reduce_sum(params["beta"] ** 2)
+
+
+def posterior(log_lik, log_prior):
+    """The model of parameters that may be any real numbers."""
+    return Model(Chart({}), log_lik, log_prior)
 
 
 LOGISTIC = posterior(log_lik, log_prior)
@@ -90,14 +100,19 @@ def repeated(params, count):
 
 
 def centred(estimator, model, data, centre):
-    return estimator.init(model, tree.map(tf.constant, centre), source_of(data))
+    x = repeated(centre, 1)
+    return estimator.init(model, x, Data(source_of(data), 1, None), Mode(centre, None))
+
+
+def estimate(estimator, model, x, state, batch):
+    return estimator.estimate(model, x, state, batch)[0]
 
 
 def estimates(estimator, data, beta, centre, index, model=LOGISTIC, scale=None):
     """Values (m,) and gradients (m, d) at beta, on m minibatches; or at beta (m, d)."""
     state = centred(estimator, model, data, {"beta": centre})
     theta = {"beta": tf.constant(np.broadcast_to(beta, (len(index), np.shape(beta)[-1])))}
-    result = estimator.estimate(model, theta, state, batch_of(data, index, scale))
+    result = estimate(estimator, model, theta, state, batch_of(data, index, scale))
     return result.value.numpy(), result.gradient["beta"].numpy()
 
 
@@ -185,7 +200,7 @@ def test_what_only_the_prior_knows_is_exact(estimator, seed):
     state = centred(estimator, model, data, centre)
     theta = {"a": tf.constant(rng.normal(size=50)), "b": tf.constant(rng.normal(size=(50, 2)))}
     batch = batch_of(data, without_replacement(rng, 100, 5, 50))
-    gradient = estimator.estimate(model, theta, state, batch).gradient["b"]
+    gradient = estimate(estimator, model, theta, state, batch).gradient["b"]
     np.testing.assert_allclose(gradient, -4 * theta["b"] ** 3, rtol=1e-12)
 
 
@@ -261,7 +276,7 @@ def test_sums_over_pieces(rows, seed, monkeypatch):
         in_pieces_of(rows * source.row_bytes, monkeypatch)
     assert len(list(source.pieces())) == (-(-1000 // rows) if rows else 1)
     beta = np.full(3, 0.5)
-    total = on_all_data(LOGISTIC)({"beta": tf.constant(beta, tf.float32)}, source)
+    total = LOGISTIC.on_all({"beta": tf.constant(beta, tf.float32)}, source)
     data32 = {k: x.astype(np.float32).astype(float) for k, x in data.items()}
     exact = ByHand(data32, precision=0)
     np.testing.assert_allclose(total.value, exact.value(beta), rtol=1e-6)
@@ -279,7 +294,7 @@ def test_sums_in_double_precision(monkeypatch):
     in_pieces_of(4, monkeypatch)
     source = source_of({"x": np.array([2.0**24, *np.ones(100)])}, tf.float32)
     model = posterior(lambda p, d: p["a"] * tf.reduce_sum(d["x"]), None)
-    total = on_all_data(model)({"a": tf.constant(1.0)}, source)
+    total = model.on_all({"a": tf.constant(1.0)}, source)
     assert total.value == total.gradient["a"] == 2**24 + 100
 
 
@@ -365,10 +380,11 @@ def test_many_chains_are_many_single_chains(kind, estimator, shared, seed):
     model, theta = posterior(*densities), near(rng, params, 3)
     state = centred(estimator, model, data, params)
     batch = batch_of(data, without_replacement(rng, 40, 7, 1 if shared else 3))
-    together = estimator.estimate(model, theta, state, batch)
+    together = estimate(estimator, model, theta, state, batch)
     for c in range(3):
         own = slice(0, 1) if shared else slice(c, c + 1)
-        alone = estimator.estimate(
+        alone = estimate(
+            estimator,
             model,
             tree.map(lambda x, c=c: x[c : c + 1], theta),
             state,
@@ -376,8 +392,8 @@ def test_many_chains_are_many_single_chains(kind, estimator, shared, seed):
         )
         tree.map(
             lambda x, y, c=c: np.testing.assert_allclose(x[0], y[c], rtol=1e-9, atol=1e-10),
-            alone,
-            together,
+            alone[:2],
+            together[:2],
         )
 
 
@@ -391,10 +407,10 @@ def test_control_variates_are_differences_of_plain_estimates(kind, seed):
     state = centred(CONTROLLED, model, data, params)
     tree.map(
         lambda x, here, there, full: np.testing.assert_allclose(x, here - there + full, atol=1e-9),
-        CONTROLLED.estimate(model, theta, state, batch).gradient,
-        PLAIN.estimate(model, theta, (), batch).gradient,
-        PLAIN.estimate(model, there, (), batch).gradient,
-        PLAIN.estimate(model, there, (), everything).gradient,
+        estimate(CONTROLLED, model, theta, state, batch).gradient,
+        estimate(PLAIN, model, theta, (), batch).gradient,
+        estimate(PLAIN, model, there, (), batch).gradient,
+        estimate(PLAIN, model, there, (), everything).gradient,
     )
 
 
@@ -407,12 +423,12 @@ def test_gradients_are_those_of_the_values(kind, seed):
     direction = tree.map(lambda x: tf.constant(rng.normal(size=x.shape)), theta)
     h = 1e-5
     ends = [
-        PLAIN.estimate(
-            model, tree.map(lambda x, d, s=s: x + s * h * d, theta, direction), (), batch
+        estimate(
+            PLAIN, model, tree.map(lambda x, d, s=s: x + s * h * d, theta, direction), (), batch
         ).value
         for s in (1, -1)
     ]
-    gradient = PLAIN.estimate(model, theta, (), batch).gradient
+    gradient = estimate(PLAIN, model, theta, (), batch).gradient
     parts = tree.map(lambda g, d: tf.reduce_sum(g * d).numpy(), gradient, direction)
     size = np.abs(tree.leaves(parts)).sum()
     assert abs((ends[0] - ends[1])[0] / (2 * h) - sum(tree.leaves(parts))) < 1e-6 * size
@@ -425,7 +441,8 @@ def test_embeddings(chains, seed):
     data, params, *densities = embedding(rng, 40)
     index = without_replacement(rng, 40, 12, chains)
     theta = near(rng, params, chains)
-    result = PLAIN.estimate(posterior(*densities), theta, (), batch_of(data, index)).gradient
+    model, batch = posterior(*densities), batch_of(data, index)
+    result = estimate(PLAIN, model, theta, (), batch).gradient
     for c in range(chains):
         user, item, rating = (data[k][index[c]] for k in ("user", "item", "rating"))
         u, v = theta["user"][c].numpy(), theta["item"][c].numpy()

@@ -9,7 +9,7 @@ import pytest
 from scipy.sparse import coo_matrix, csr_array
 
 import sgmcmc
-from sgmcmc.counts import CountedTwice
+from sgmcmc.estimators.counts import CountedTwice
 from sgmcmc.models import lda
 from sgmcmc.models.corpus import corpus
 
@@ -203,12 +203,11 @@ def test_mistakes_with_a_model_are_told():
 def test_control_variates_are_those_for_expectations(monkeypatch):
     """That those have the right width, and others have not, `test_weights_of_a_mixture` shows."""
 
-    def setup(name, dynamics, estimator, *args, **more):
-        assert type(estimator) is CountedTwice
-        return sgmcmc_setup(name, dynamics, estimator, *args, **more)
+    def setup(*args, gradient, **more):
+        assert type(gradient) is CountedTwice
+        return sgmcmc.sample_setup(*args, gradient=gradient, **more)
 
-    sgmcmc_setup = lda.setup
-    monkeypatch.setattr(lda, "setup", setup)
+    monkeypatch.setattr(lda, "sample_setup", setup)
     more = {"minibatch_size": 2, "n_iters": 2, "burn_in": 0, "thin": 1, "verbose": False}
     model = sgmcmc.fit_lda(COUNTS, WORDS, 2, "scircv", refresh_every=1, **more)
     assert model.draws["phi"].shape == (2, 2, 4)

@@ -16,11 +16,14 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from sgmcmc import checks, minibatch, outside, tree
-from sgmcmc.dynamics import Dynamics
+from sgmcmc import checks, outside, streams, tree
+from sgmcmc import feeder as feeding
+from sgmcmc.dynamics import Noise
 from sgmcmc.dynamics.sghmc import SGHMC
-from sgmcmc.minibatch import Feeder, Source, stream, without_replacement
+from sgmcmc.feeder import Feeder, Wanted
 from sgmcmc.outside import Outside
+from sgmcmc.source import Source
+from sgmcmc.streams import stream, without_replacement
 
 from .ztest import ALARM, assert_mean, assert_rejected
 
@@ -174,7 +177,7 @@ def overlap_z(a, b, shift):
 
 @pytest.mark.parametrize("shift", [0, 1])
 def test_minibatches_are_uncorrelated(shift, seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "CHUNK_MAX", 64)
+    monkeypatch.setattr(feeding, "CHUNK_MAX", 64)
     rows = [row_numbers(feeder(seed + s, *OF_OVERLAP, chains=2), 4096) for s in (0, 1)]
     a, other_seed = rows[0].reshape(4096, 2, -1).astype(np.int64), rows[1].reshape(4096, 2, -1)
     pairs = {
@@ -200,9 +203,14 @@ def test_control_overlaps(seed):
 # The feeder
 
 
-class Steps(Dynamics):
+class Steps:
+    """What a dynamics wants of a block."""
+
     def __init__(self, inner_steps=1):
         self.inner_steps = inner_steps
+
+    def noise(self, x):
+        return Noise(normals=x)
 
 
 def numbered(N):
@@ -223,8 +231,9 @@ def feeder(
 ):
     theta = {"a": tf.zeros([chains, 2], dtype), "b": {"c": tf.zeros([chains, 2, 1], dtype)}}
     source = Source(checks.dataset(data or numbered(N), dtype), dtype)
-    h = h or {"a": 0.5, "b": {"c": lambda t: 1 / (1 + t)}}
-    return Feeder(source, n, dynamics or Steps(), theta, h, seed, shared)
+    dynamics = dynamics or Steps()
+    wanted = Wanted(dynamics.noise(theta), dynamics.inner_steps, index=False, key=False)
+    return Feeder(source, n, wanted, h or [0.5, lambda t: 1 / (1 + t)], theta, seed, shared)
 
 
 def content(feeder, j, end):
@@ -265,9 +274,9 @@ def test_blocks_hold_rows_of_the_data(shared, dtype, seed):
         assert block.rows[name].dtype == wanted
         np.testing.assert_array_equal(block.rows[name], x[i])
     assert block.noise.shape == (n_iters, L, 3, 4)
-    assert block.noise.dtype == block.stepsize.dtype == dtype.as_numpy_dtype
+    assert block.noise.dtype == block.schedule.dtype == dtype.as_numpy_dtype
     t = np.arange(n_iters)
-    np.testing.assert_allclose(block.stepsize, np.stack([0 * t + 0.5, 1 / (1 + t)], 1), rtol=1e-7)
+    np.testing.assert_allclose(block.schedule, np.stack([0 * t + 0.5, 1 / (1 + t)], 1), rtol=1e-7)
 
 
 def test_rows_of_blocks_are_even(seed):
@@ -279,9 +288,9 @@ def test_rows_of_blocks_are_even(seed):
 @pytest.mark.parametrize("size", [1, 3, 7, 8, 9, 64])
 @pytest.mark.parametrize("dynamics", [Steps(1), SGHMC(L=3, resample_momentum=True)])
 def test_the_size_of_blocks_does_not_matter(size, dynamics, seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "CHUNK_MAX", 8)
+    monkeypatch.setattr(feeding, "CHUNK_MAX", 8)
     as_usual = contents(feeder(seed, dynamics=dynamics), 50)
-    monkeypatch.setattr(minibatch, "BLOCK_MAX", size)
+    monkeypatch.setattr(feeding, "BLOCK_MAX", size)
     made = feeder(seed, dynamics=dynamics)
     assert (made.size, made.chunk) == (size, 8)
     assert_same(contents(made, 50), as_usual)
@@ -289,15 +298,15 @@ def test_the_size_of_blocks_does_not_matter(size, dynamics, seed, monkeypatch):
 
 def test_the_size_of_blocks_in_bytes_does_not_matter(seed, monkeypatch):
     as_usual = contents(feeder(seed), 50)
-    monkeypatch.setattr(minibatch, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(feeding, "BLOCK_BYTES", 5000)
     made = feeder(seed)
     assert 1 < made.size < 20
     assert_same(contents(made, 50), as_usual)
 
 
 def test_blocks_in_any_order(seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "BLOCK_MAX", 4)
-    monkeypatch.setattr(minibatch, "CHUNK_MAX", 8)
+    monkeypatch.setattr(feeding, "BLOCK_MAX", 4)
+    monkeypatch.setattr(feeding, "CHUNK_MAX", 8)
     whole = contents(feeder(seed), 48)
     made = feeder(seed)
     for j in [0, 5, 2, 2, 3, 0, 1, 11, 8, 10, 9, 7]:
@@ -306,7 +315,7 @@ def test_blocks_in_any_order(seed, monkeypatch):
 
 
 def test_chunks_differ(seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "CHUNK_MAX", 8)
+    monkeypatch.setattr(feeding, "CHUNK_MAX", 8)
     block = contents(feeder(seed), 16)
     assert not np.any(block.noise[:8] == block.noise[8:])
     assert np.any(block.rows["long"][:8] != block.rows["long"][8:])
@@ -336,7 +345,7 @@ def test_seeds_matter(seed):
 
 
 def test_a_failure_is_raised_each_time_and_harms_no_other_block(seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "BLOCK_MAX", 4)
+    monkeypatch.setattr(feeding, "BLOCK_MAX", 4)
     whole = contents(feeder(seed), 24)
     made = feeder(seed)
     fill, broken = made.fill, [2]
@@ -368,11 +377,11 @@ def test_a_failure_is_raised_each_time_and_harms_no_other_block(seed, monkeypatc
 
 def test_schedules_are_asked_for_no_iteration_past_the_end(seed):
     table = np.linspace(1, 0, 20, endpoint=False, dtype=np.float32)
-    made = feeder(seed, h={"a": 0.5, "b": {"c": lambda t: table[t]}})
+    made = feeder(seed, h=[0.5, lambda t: table[t]])
     for end in (10, 20):
         block = made.block(0, end)
         made.ask_schedules(0, end - 10, end)
-        np.testing.assert_array_equal(block.stepsize[:end, 1], table[:end])
+        np.testing.assert_array_equal(block.schedule[:end, 1], table[:end])
     made.close()
 
 
@@ -407,7 +416,8 @@ def test_memory_maps_are_not_read_whole(tmp_path, seed):
     try:
         source = Source(checks.dataset({"x": x}, tf.float32), tf.float32)
         theta = tf.zeros([1, 3])
-        made = Feeder(source, 10, Steps(), theta, 1.0, seed, shared_minibatches=False)
+        wanted = Wanted(Noise(normals=theta), 1, index=False, key=False)
+        made = Feeder(source, 10, wanted, [1.0], theta, seed, shared_minibatches=False)
         assert made.block(0, 1).rows["x"].dtype == tf.float32
         made.close()
         peak = tracemalloc.get_traced_memory()[1]
@@ -418,7 +428,7 @@ def test_memory_maps_are_not_read_whole(tmp_path, seed):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_memory_maps_are_checked_as_they_are_read(bad, tmp_path, seed, monkeypatch):
-    monkeypatch.setattr(minibatch, "BLOCK_MAX", 1)
+    monkeypatch.setattr(feeding, "BLOCK_MAX", 1)
     x = np.ones((40, 2))
     x[17, 1] = bad
     mapped = {"x": on_disk(tmp_path / "x", x), "long": np.arange(40)[:, None, None]}
@@ -574,7 +584,7 @@ def is_white(z, lags=(0, 1, 2, 64)):
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
 def test_noise_is_white(dtype, seed, monkeypatch):
     """Over iterations, inner steps, chains and parameters of equal shape."""
-    monkeypatch.setattr(minibatch, "CHUNK_MAX", 64)
+    monkeypatch.setattr(feeding, "CHUNK_MAX", 64)
     made = feeder(seed, chains=2, dynamics=SGHMC(L=2, resample_momentum=True), dtype=dtype)
     z = contents(made, 64_000).noise.astype(float)
     assert z.shape[1:] == (3, 2, 4)
@@ -591,7 +601,7 @@ def quantile_z(z):
 
 def test_noise_is_normal(seed):
     """Tails to four standard deviations; a tail 1.5 times too heavy at three would be found."""
-    z = minibatch.standard_normals(stream(seed, minibatch.NOISE), (1 << 11, 1, 513), np.float32)
+    z = streams.standard_normals(stream(seed, streams.NOISE), (1 << 11, 1, 513), np.float32)
     assert z.shape == (1 << 11, 1, 513)
     assert z.dtype == np.float32
     assert np.abs(quantile_z(z.ravel())).max() < SIGMAS
@@ -611,8 +621,8 @@ def test_control_noise_is_normal(wrong, seed):
 def test_many_chains_share_a_bounded_chunk(seed):
     few, many = feeder(seed, n=50, chains=30), feeder(seed, n=50, chains=3000)
     assert few.chunk == feeder(seed, n=50, chains=1).chunk
-    index, noise = many.random(0)
-    assert index.nbytes + noise.nbytes <= minibatch.CHUNK_BYTES
+    index, noise, _ = many.random(0)
+    assert index.nbytes + noise.nbytes <= feeding.CHUNK_BYTES
     assert are_sets(index.reshape(-1, 50), 97)
     few.close()
     many.close()
@@ -644,7 +654,7 @@ def test_parameters_of_equal_shape_have_noise_of_their_own(seed):
     assert not np.any(z["a"].numpy() == z["b"]["c"].numpy()[..., 0])
 
 
-PURPOSES = [minibatch.ROWS, minibatch.NOISE, minibatch.START, minibatch.SUBSET]
+PURPOSES = range(7)
 
 
 def test_streams_are_uncorrelated(seed):

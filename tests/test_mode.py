@@ -9,10 +9,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import checks, mode, tree
-from sgmcmc.estimators import posterior
 from sgmcmc.mode import CLOSE, ModeNotFound, find_mode
 
-from .test_estimators import LOGISTIC, ByHand, log_lik, logistic_data, source_of
+from .test_estimators import LOGISTIC, ByHand, log_lik, logistic_data, posterior, source_of
 
 FACTOR = 3  # by which the search may misjudge what is still to be gained
 DTYPES = pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["single", "double"])
@@ -40,7 +39,8 @@ def search(model, data, start, seed, dtype=tf.float64, opt_stepsize=None, n_iter
     params = checks.params(start, dtype)
     if opt_stepsize is not None:
         opt_stepsize = checks.stepsize(opt_stepsize, params)
-    found = find_mode(model, source_of(data, dtype), 50, seed, params, opt_stepsize, n_iters_opt)
+    source = source_of(data, dtype)
+    found = find_mode(model, source, 50, seed, params, opt_stepsize, n_iters_opt).x
     assert tree.map(lambda x: (x.dtype, x.shape), found) == tree.map(
         lambda x: (x.dtype, x.shape), params
     )

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import sgmcmc
-from sgmcmc.signatures import SAMPLERS
+from sgmcmc.describe import SAMPLERS
 
 from . import slow
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import sgmcmc
-from sgmcmc import signatures
+from sgmcmc import describe
+from sgmcmc.describe import SAMPLERS
 from sgmcmc.notices import LEVEL, held_back
-from sgmcmc.signatures import SAMPLERS
 
 FUNCTIONS = [
     getattr(sgmcmc, name) for name in sgmcmc.__all__ if not inspect.isclass(getattr(sgmcmc, name))
@@ -115,8 +115,8 @@ def test_signatures_are_those_of_the_r_package():
 
 
 def test_the_stub_for_editors_is_up_to_date():
-    written = (Path(signatures.__file__).parent / "api.pyi").read_text()
-    assert written == signatures.stub(), "run: python -m sgmcmc.signatures > sgmcmc/api.pyi"
+    written = (Path(describe.__file__).parent / "api.pyi").read_text()
+    assert written == describe.stub(), "run: python -m sgmcmc.describe > sgmcmc/api.pyi"
 
 
 def test_every_sampler_is_public_with_its_setup():

@@ -15,9 +15,7 @@ import pytest
 import tensorflow as tf
 from scipy import special, stats
 
-from sgmcmc import SCIR, SGRLD, tree
-from sgmcmc.estimators import Gradient
-from sgmcmc.run import run, setup
+from sgmcmc import SCIR, SGRLD, run, sample_setup, tree
 
 from .ztest import assert_mean, assert_rejected
 
@@ -57,9 +55,8 @@ def independent(shape, chains, seed):
 
 
 def log_omega(dynamics, dataset, log_lik, minibatch_size, stepsize, seed, chains, **lengths):
-    sampler = setup(
-        "running experiment",
-        *(dynamics, Gradient(), log_lik, dataset, {"omega": np.full(10, 0.1)}, stepsize),
+    sampler = sample_setup(
+        *(dynamics, log_lik, dataset, {"omega": np.full(10, 0.1)}, stepsize),
         minibatch_size=minibatch_size,
         n_chains=chains,
         seed=seed,
@@ -97,8 +94,9 @@ def best(dynamics, steps, seed, scale=1.0, chains=40):
 class HalfDegrees(SCIR):
     """A wrong one: â degrees of freedom, where twice a Gamma(â) has 2â."""
 
-    def update(self, chain, shape, key, h):
-        return super().update(chain, tree.map(lambda a: a / 2, shape), key, h)
+    def update(self, chain, estimate, noise, h):
+        half = tree.map(lambda a: a / 2, estimate.gradient)
+        return super().update(chain, estimate._replace(gradient=half), noise, h)
 
 
 def test_independent_draws(seed):

@@ -13,11 +13,11 @@ import tensorflow_probability as tfp
 from scipy.special import digamma, polygamma
 
 import sgmcmc
-from sgmcmc import cir, counts, moments, programs
+from sgmcmc import cir, moments, programs
 from sgmcmc.dynamics import scircv
 from sgmcmc.dynamics.scircv import SCIRCV
-from sgmcmc.estimators import Evaluation, Gradient
-from sgmcmc.run import setup as setup_of
+from sgmcmc.estimators import counts
+from sgmcmc.estimators.gradient import Gradient
 
 from . import slow
 from .test_stationary import too_little_noise
@@ -148,7 +148,7 @@ def test_steps_and_runs_give_one_chain(seed):
 @pytest.mark.parametrize(("rows", "detect"), [(1000, 1e-3), (5003, 0.25)])
 def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
     """From single rows exactly; from some 1000 groups, with one that is smaller, to 4.5 %."""
-    monkeypatch.setattr("sgmcmc.counts.FAR", 1.0)
+    monkeypatch.setattr("sgmcmc.estimators.counts.FAR", 1.0)
     count, batch = rows // 5, rows // 10
     sampler = sgmcmc.scircv_setup(
         *(categories, {"z": np.repeat([0, 1], [count, rows - count])}, {"omega": [0.5, 0.5]}),
@@ -158,7 +158,7 @@ def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
         dtype="float64",
         jit=False,
     )
-    a, limit = (x["omega"].numpy()[0, 0] for x in sampler.estimator_state[1:3])
+    a, limit = (x["omega"].numpy()[0, 0] for x in sampler.state.estimator[1:3])
     assert a == pytest.approx(count + 0.1)
     variance = (limit - a - 1) ** 2 - a
     assert variance == pytest.approx(moments.a_hat_variance(count, rows, batch), rel=detect)
@@ -251,9 +251,10 @@ def test_weights_of_a_mixture(case, seed):
     density, in_orders, log_lik = mixture()
     mean, variance = posterior_of_weights(density)
     dynamics, estimator, h, n_rows = WEIGHTS[case]
-    sampler = setup_of(
-        *(case, dynamics, estimator, None if dynamics.counts else log_lik),
+    sampler = sgmcmc.sample_setup(
+        *(dynamics, None if dynamics.counts else log_lik),
         *({"density": in_orders}, {"omega": np.tile(mean, (MIXTURES, 1))}, h),
+        gradient=estimator,
         minibatch_size=n_rows,
         n_chains=250,
         seed=seed,
@@ -266,11 +267,11 @@ def test_weights_of_a_mixture(case, seed):
     assert (5.5 * each.std(axis=0) / np.sqrt(len(each)) < 0.075).all()
 
 
-def of_where_the_chain_is(self, model, theta, aim, batch):
+def of_where_the_chain_is(self, model, x, aim, batch):
     """The papers' b̂, with which the chain cannot follow counts that depend on the weights."""
-    value, a_hat = Gradient.estimate(self, model, theta, (), batch)
-    b = {k: (x - 1) / tf.where(aim.limit[k] > 0, aim.a[k] - 1, 1) for k, x in a_hat.items()}
-    return Evaluation(value, counts.Relative(a_hat, b, aim.limit, aim.error))
+    here, _ = Gradient.estimate(self, model, x, (), batch)
+    b = {k: (a - 1) / tf.where(aim.limit[k] > 0, aim.a[k] - 1, 1) for k, a in here.gradient.items()}
+    return here._replace(extra=counts.Relative(b, aim.limit, aim.error)), aim
 
 
 @pytest.mark.slow
@@ -411,22 +412,26 @@ def same_for_all(key, shape, use, dtype):
     return sgmcmc.random.normals(key, shape, 0, dtype)
 
 
+def noise_of_the_first(mixed, name, noise):
+    return noise._replace(normals={name: noise.normals["a"]["a"]}, uniforms=())
+
+
 TWO_PARAMETERS = {  # the log likelihood, arguments, and what shares the noise
     "scir": (
         *(None, {"alpha": 1.0, "counts": counts_of_gamma, "positive": ["a", "b"]}),
-        *("scir.gamma_poisson", first_half_twice),
+        *("dynamics.scir.gamma_poisson", first_half_twice),
     ),
     "sgrld": (
         *(None, {"alpha": 1.0, "counts": counts_of_gamma, "positive": ["a", "b"]}),
-        *("sgrld.normals", same_for_all),
+        *("dynamics.sgrld.normals", same_for_all),
     ),
     "mixed": (
         *(gaussian, {"blocks": {"a": sgmcmc.SGLD(), "b": sgmcmc.SGLD()}}),
-        *("mixed.folded", lambda key, number: key),
+        *("dynamics.mixed.Mixed.own", noise_of_the_first),
     ),
     "gibbs": (
         *(None, {"blocks": dict.fromkeys("ab", sgmcmc.Gibbs(of_its_own))}),
-        *("mixed.folded", lambda key, number: key),
+        *("engine.folded", lambda key, number: key),
     ),
 }
 
@@ -453,7 +458,7 @@ def test_parameters_have_noise_of_their_own(name, seed, monkeypatch):
         return 1 + (a * b).mean(axis=1) / (a.std() * b.std())
 
     assert_mean(products(), 1, detect=0.07)
-    monkeypatch.setattr(f"sgmcmc.dynamics.{what}", shared)
+    monkeypatch.setattr(f"sgmcmc.{what}", shared)
     programs.known.clear()
     assert_rejected(products(), 1)
 
@@ -683,7 +688,7 @@ def test_a_rare_category_that_comes_back_is_counted(seed):
 @pytest.mark.parametrize("far", [10, pytest.param(1e30, id="control")])
 def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
     """Where a was estimated, and nowhere else, the first category had all rows: then b̂ < 0."""
-    monkeypatch.setattr("sgmcmc.counts.FAR", far)
+    monkeypatch.setattr("sgmcmc.estimators.counts.FAR", far)
 
     def counts(params, data, key):
         at_start = tf.abs(params["omega"][0] - 0.95) < 1e-6

@@ -12,12 +12,11 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import tree
+from sgmcmc.describe import SAMPLERS, public
 from sgmcmc.dynamics import Chain
 from sgmcmc.dynamics.sghmc import SGHMC, Moving
 from sgmcmc.dynamics.sgld import SGLD
 from sgmcmc.dynamics.sgnht import SGNHT, Thermostatted
-from sgmcmc.estimators import Gradient
-from sgmcmc.signatures import SAMPLERS, public
 
 from . import gaussian, slow
 from .gaussian import Case, mean_squares
@@ -44,7 +43,7 @@ def wrong():
     """Makes a sampler out of faulty dynamics, and takes it off the table again."""
 
     def sampler(dynamics):
-        return public("wrong", dynamics, Gradient)[0]
+        return public("wrong", dynamics)[0]
 
     yield sampler
     SAMPLERS.pop("wrong", None)
@@ -118,8 +117,9 @@ def test_control_variates_take_all_noise_out_of_a_gaussian(seed, name):
 def too_little_noise(dynamics):
     @dataclass(frozen=True)
     class TooLittleNoise(dynamics):
-        def update(self, chain, gradient, noise, h):
-            return super().update(chain, gradient, tf.sqrt(tf.cast(0.9, noise.dtype)) * noise, h)
+        def update(self, chain, estimate, noise, h):
+            less = tree.map(lambda z: tf.sqrt(tf.cast(0.9, z.dtype)) * z, noise.normals)
+            return super().update(chain, estimate, noise._replace(normals=less), h)
 
     return TooLittleNoise
 
@@ -128,10 +128,9 @@ def too_little_noise(dynamics):
 class DriftRoundedAway(SGLD):
     """The drift is added to a large θ before the noise is: in float32 it vanishes."""
 
-    def update(self, chain, gradient, noise, h):
-        z = tree.split(noise, chain.theta)
-        move = lambda t, g, z, h: (t + h / 2 * g) + tf.sqrt(h) * z  # noqa: E731
-        return Chain(tree.map(move, chain.theta, gradient, z, h))
+    def update(self, chain, estimate, noise, h):
+        move = lambda x, g, z, h: (x + h / 2 * g) + tf.sqrt(h) * z  # noqa: E731
+        return Chain(tree.map(move, chain.x, estimate.gradient, noise.normals, h))
 
 
 def test_small_steps_far_from_zero(seed, wrong):
@@ -161,9 +160,9 @@ def test_small_steps_far_from_zero(seed, wrong):
 class PaperOneStep(SGLD):
     """SGLD with paper 000's h = ε/2 taken for ε: half the drift, all the noise."""
 
-    def update(self, chain, gradient, noise, h):
-        half = tree.map(lambda g: g / 2, gradient)
-        return super().update(chain, half, noise, h)
+    def update(self, chain, estimate, noise, h):
+        half = tree.map(lambda g: g / 2, estimate.gradient)
+        return super().update(chain, estimate._replace(gradient=half), noise, h)
 
 
 @dataclass(frozen=True)
@@ -171,25 +170,25 @@ class HalfTemperature(SGHMC):
     """The R package's refresh, ν ~ N(0, ε/2)."""
 
     def begin(self, chain, noise, h):
-        return self.start(chain.theta, noise, tree.map(lambda h: h / 2, h))
+        return self.init(chain.x, noise, tree.map(lambda h: h / 2, h))
 
 
 @dataclass(frozen=True)
 class KickBeforeDrift(SGHMC):
     """BlackJAX, posteriors and SGMCMCJax: the gradient is from before the drift."""
 
-    def update(self, chain, gradient, noise, h):
-        moved = tree.map(tf.add, chain.theta, chain.nu)
-        return Moving(moved, super().update(chain, gradient, noise, h).nu)
+    def update(self, chain, estimate, noise, h):
+        moved = tree.map(tf.add, chain.x, chain.nu)
+        return Moving(moved, super().update(chain, estimate, noise, h).nu)
 
 
 @dataclass(frozen=True)
 class ThermostatKickBeforeDrift(SGNHT):
     """The same fault with a thermostat."""
 
-    def update(self, chain, gradient, noise, h):
-        moved = tree.map(tf.add, chain.theta, chain.nu)
-        right = super().update(chain, gradient, noise, h)
+    def update(self, chain, estimate, noise, h):
+        moved = tree.map(tf.add, chain.x, chain.nu)
+        right = super().update(chain, estimate, noise, h)
         return Thermostatted(moved, right.nu, right.xi)
 
 
@@ -197,8 +196,8 @@ class ThermostatKickBeforeDrift(SGNHT):
 class HalfThermostat(SGNHT):
     """A thermostat that holds E ν² = ε/2."""
 
-    def update(self, chain, gradient, noise, h):
-        right = super().update(chain, gradient, noise, h)
+    def update(self, chain, estimate, noise, h):
+        right = super().update(chain, estimate, noise, h)
         return right._replace(xi=tree.map(lambda xi, r: xi + r / 2, right.xi, self.thermostat_rate))
 
 
@@ -206,12 +205,11 @@ class HalfThermostat(SGNHT):
 class SharedNoise(SGLD):
     """The R package's one seed for all noise: parameters of one shape move together."""
 
-    def update(self, chain, gradient, noise, h):
-        z = tree.split(noise, chain.theta)
-        first = tree.leaves(z)[0]
-        z = tree.map(lambda _: first, z)
-        move = lambda t, g, z, h: t + h / 2 * g + tf.sqrt(h) * z  # noqa: E731
-        return Chain(tree.map(move, chain.theta, gradient, z, h))
+    def update(self, chain, estimate, noise, h):
+        first = tree.leaves(noise.normals)[0]
+        z = tree.map(lambda _: first, noise.normals)
+        move = lambda x, g, z, h: x + h / 2 * g + tf.sqrt(h) * z  # noqa: E731
+        return Chain(tree.map(move, chain.x, estimate.gradient, z, h))
 
 
 @pytest.mark.parametrize("dynamics", [too_little_noise(SGLD), slow(PaperOneStep)])

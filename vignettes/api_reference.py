@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import sgmcmc
-from sgmcmc.dynamics import Dynamics
 
 PAGE = Path(__file__).parent / "pages" / "api.md"
 GROUPS = {
@@ -34,6 +33,15 @@ GROUPS = {
         "TopicModel.topics",
         "TopicModel.perplexity",
         "TopicModel.perplexities",
+    ],
+    "Samplers of your own": [
+        "sample",
+        "Dynamics",
+        "Noise",
+        "Estimator",
+        "Estimate",
+        "ControlVariate",
+        "Space",
     ],
     "Step by step": ["step", "run", "get_params", "Sampler"],
     "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
@@ -107,7 +115,11 @@ def entry(name: str, thing: Any) -> str:
 
 def called(thing: Any) -> bool:
     """Whether users call it."""
-    return not inspect.isclass(thing) or issubclass(thing, (Dynamics, sgmcmc.decay))
+    if not inspect.isclass(thing) or thing is sgmcmc.decay:
+        return True
+    return issubclass(thing, (sgmcmc.Dynamics, sgmcmc.Estimator, sgmcmc.Gibbs)) and not (
+        inspect.isabstract(thing)
+    )
 
 
 def signature(name: str, thing: Any) -> str:

@@ -30,8 +30,8 @@ def build(task: Task) -> Callable[[int], np.ndarray]:
     if task.cv:
         own["mode"] = mode
     if options.pop("with_replacement", False):
-        sgmcmc.minibatch.without_replacement = lambda rng, N, n, count: rng.integers(
-            0, N, (count, n), dtype=sgmcmc.minibatch.row_type(N)
+        sgmcmc.feeder.without_replacement = lambda rng, N, n, count: rng.integers(
+            0, N, (count, n), dtype=sgmcmc.streams.row_type(N)
         )
     setup = getattr(sgmcmc, f"{task.kind}{'cv' if task.cv else ''}_setup")
     sampler = setup(

@@ -1,101 +1,93 @@
-"""How a chain moves: one file a sampler. All arrays have a leading axis, the chains.
-
-A sampler is a frozen dataclass: its fields are the sampler's own arguments (`checks.tunable`), and
-`update` is its equation. What the data say comes in as `gradient`, an estimate of the gradient of
-the log posterior (for probabilities, by their logarithms), and all randomness as `noise`: standard
-normals, or a key where the randomness depends on the state.
-"""
+"""How a chain moves: one file a sampler. All arrays have a leading axis, the chains."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
-from .. import tree
-
-LOGARITHMIC = "simplex", "positive"  # spaces whose gradients are by logarithms: counts
-START, STEP, DRAW, COUNTS = 1 << 8, 1 << 9, 1 << 10, 1 << 11  # what a key is folded for
+from ..estimators import Estimate
 
 
-class Keyed(NamedTuple):
-    """A function of the user's of (params, data, key), and what it is to return."""
+class Noise(NamedTuple):
+    """The random numbers of an inner step.
 
-    label: str
-    call: Callable
-    names: tuple[str, ...] | None = None  # the parameters it is about; None: all
-    counts: bool = True  # a dict of counts by name, or else a value of its parameter
+    `Dynamics.noise` returns nests in the shapes that it wants, and `key=True` for a key a chain.
+    The other methods get them filled: with standard normals, uniforms in [0, 1), and a key for the
+    functions of `sgmcmc.random`. Normals come multiplied by the root of the `temperature`.
+
+    Examples
+    --------
+    >>> import sgmcmc
+    >>> class Jumping(sgmcmc.Dynamics):
+    ...     def noise(self, x):
+    ...         return sgmcmc.Noise(normals=x, uniforms=x)  # one of each for each coordinate
+    ...     def update(self, chain, estimate, noise, h):
+    ...         return chain
+    """
+
+    normals: Any = ()
+    uniforms: Any = ()
+    key: Any = ()
+    refresh: bool = False  # whether `begin` gets noise of its own
+    temperature: Any = 1.0
 
 
 class Chain(NamedTuple):
     """The state of a chain that has parameters and nothing else."""
 
-    theta: Any
+    x: Any
 
 
-class Dynamics:
-    """What a sampler may say of itself; `update` it must."""
+class Dynamics(ABC):
+    """Base class of all dynamics. Only `update` is required.
 
-    inner_steps = 1
-    keyed = False  # whether its noise is a key
-    without: tuple[str, ...] = ()  # arguments of all samplers that this one has no use for
-    example = "stepsize=1e-5"  # a step size for the example in the docstring, and own arguments
-    example_model = "normal"
+    A subclass is a frozen dataclass, whose fields are its arguments. x are chart coordinates: the
+    parameters, or where they are constrained the free numbers behind them. x, the estimate's
+    gradient, noise and step sizes h are nests by parameter.
 
-    def space(self, params: Any) -> Any:
-        """Where each parameter lives: "real", on the "simplex", "positive", or "any"."""
-        return tree.map(lambda _: "real", params)
-
-    def prior(self, params: Any) -> tuple[Any, Any] | None:
-        """The part of the log prior that is the sampler's own argument, and its gradient."""
-        return None
-
-    def free(self, params: Any) -> Collection[str]:
-        """Names of parameters on which the model need not depend."""
-        return ()
-
-    def functions(self) -> list[Keyed]:
-        """The user's functions of (params, data, key)."""
-        return []
-
-    def advice(self, name: str) -> str:
-        """What is most often at fault where this parameter diverges; "" is the log posterior."""
-        return "Most often the step is too large: try a tenth of it"
-
-    def steps(self, stepsize: Any) -> Any:
-        """The step sizes that the user gave, and those that need not be given."""
-        return stepsize
-
-    def placed(self, starts: Any, statistic: Any) -> Any:
-        """Where chains set out, given what the data say there."""
-        return starts
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> class Langevin(sgmcmc.Dynamics):
+    ...     def update(self, chain, estimate, noise, h):
+    ...         move = lambda x, g, z, h: x + (h / 2 * g + tf.sqrt(h) * z)
+    ...         x = tf.nest.map_structure(move, chain.x, estimate.gradient, noise.normals, h)
+    ...         return chain._replace(x=x)
+    >>> def log_lik(params, data):
+    ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+    >>> dataset = {"x": np.random.default_rng(1).normal(5, 1, 10_000)}
+    >>> draws = sgmcmc.sample(
+    ...     Langevin(), log_lik, dataset, {"mean": 4.9}, 1e-5, n_iters=1000, seed=1, verbose=False
+    ... )
+    >>> abs(float(draws["mean"].mean()) - 5) < 0.05
+    True
+    """
 
     @property
-    def noises(self) -> int:
-        """How many standard normals an iteration wants for each parameter, or how many keys."""
-        return self.inner_steps
+    def inner_steps(self) -> int:
+        """Updates an iteration, each with a minibatch and noise of its own."""
+        return 1
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Any:
-        """The state from which the chain sets out."""
-        return Chain(theta)
+    def noise(self, x: Any) -> Noise:
+        """The random numbers that each inner step needs."""
+        return Noise(normals=x)
 
-    def begin(self, chain: Any, noise: tf.Tensor, h: Any) -> Any:
-        """What happens once an iteration, before its inner steps."""
+    def init(self, x: Any, noise: Noise, h: Any) -> Any:
+        """The state from which the chains set out."""
+        return Chain(x)
+
+    def begin(self, chain: Any, noise: Noise, h: Any) -> Any:
+        """The state before the first inner step of an iteration, where `noise` has a refresh."""
         return chain
 
-    def update(self, chain: Any, gradient: Any, noise: tf.Tensor, h: Any) -> Any:
-        """One inner step."""
-        raise TypeError(f"{type(self).__name__} does not define update")
-
-    def finish(self, chain: Any, rows: Any, noise: tf.Tensor) -> Any:
-        """What happens after an inner step."""
-        return chain
+    @abstractmethod
+    def update(self, chain: Any, estimate: Estimate, noise: Noise, h: Any) -> Any:
+        """The state after one inner step."""
 
     def position(self, chain: Any) -> Any:
-        """The parameters, as users see them."""
-        return chain.theta
+        """Where the next gradient is taken, in chart coordinates."""
+        return chain.x
 
-    def report(self, chain: Any, h: Any) -> dict[str, Any]:
-        """What to record beside the parameters."""
-        return {}
+    def draw(self, chain: Any, h: Any) -> tuple[Any, dict[str, Any]]:
+        """What is recorded: chart coordinates, and statistics by name, each by parameter."""
+        return self.position(chain), {}

@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from .. import tree
 from ..cir import gamma_poisson
-from .simplex import Simplex
+from ..estimators import Estimate
+from . import Noise
+from .probabilities import Probabilities
 
 
 class LogChain(NamedTuple):
@@ -41,7 +43,7 @@ def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) ->
 
 
 @dataclass(frozen=True)
-class SCIR(Simplex):
+class SCIR(Probabilities):
     """Stochastic Cox-Ingersoll-Ross process, for probabilities.
 
     With step size h and an unbiased estimate â of the parameters of a Dirichlet posterior, for
@@ -77,23 +79,16 @@ class SCIR(Simplex):
     >>> block = sgmcmc.SCIR(alpha=0.1, counts=counts)
     """
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> LogChain:
-        return LogChain(theta, tree.map(tf.math.log, theta))
+    def init(self, x: Any, noise: Noise, h: Any) -> LogChain:
+        return LogChain(tree.map(tf.exp, x), x)
 
-    def update(self, chain: LogChain, shape: Any, key: tf.Tensor, h: Any) -> LogChain:
+    def update(self, chain: LogChain, estimate: Estimate, noise: Noise, h: Any) -> LogChain:
         stay = tree.map(tf.negative, h)
         scale = tree.map(lambda stay: -tf.math.expm1(stay), stay)
-        return transition(chain, shape, stay, scale, key)
+        return transition(chain, estimate.gradient, stay, scale, noise.key)
 
     def position(self, chain: LogChain) -> Any:
-        def shares(x: tf.Tensor, log_x: tf.Tensor, space: str) -> tf.Tensor:
-            return x if space == "positive" else tf.nn.softmax(log_x)
+        return chain.log_theta
 
-        return tree.map(shares, *chain[:2], self.space(chain.theta))
-
-    def report(self, chain: LogChain, h: Any) -> dict[str, Any]:
-        def log(log_x: tf.Tensor, space: str) -> tf.Tensor:
-            return log_x if space == "positive" else tf.nn.log_softmax(log_x)
-
-        space = self.space(chain.theta)
-        return {"log": tree.map(log, chain.log_theta, space)} if self.keep_log else {}
+    def draw(self, chain: LogChain, h: Any) -> tuple[Any, dict[str, Any]]:
+        return chain.log_theta, self.logarithms(chain.log_theta)

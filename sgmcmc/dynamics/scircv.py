@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import checks, tree
+from ..estimators import Estimate
+from . import Noise
 from .scir import SCIR, transition
 
 SMALL = 1e-4  # |b̂h| below which (1 − exp(−b̂h)) / b̂ is h(1 − b̂h/2) to rounding
@@ -70,12 +72,12 @@ class SCIRCV(SCIR):
         'The form of the transition, "alternative" or "main".',
     )
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Controlled:
-        zeros = tree.map(lambda x: tf.zeros(x.shape[0], x.dtype), theta)
-        return Controlled(*super().start(theta, noise, h), zeros)
+    def init(self, x: Any, noise: Noise, h: Any) -> Controlled:
+        zeros = tree.map(lambda x: tf.zeros(x.shape[0], x.dtype), x)
+        return Controlled(*super().init(x, noise, h), zeros)
 
-    def update(self, chain: Controlled, relative: Any, key: tf.Tensor, h: Any) -> Controlled:
-        a, b, limit, error = relative
+    def update(self, chain: Controlled, estimate: Estimate, noise: Noise, h: Any) -> Controlled:
+        b, limit, error = estimate.extra
 
         def helps(theta: tf.Tensor, limit: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
             return (theta < limit) & (error < tf.tanh(h / 2))
@@ -91,11 +93,12 @@ class SCIRCV(SCIR):
         def share(near: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
             return tf.reduce_mean(tf.cast(near, x.dtype), axis=list(range(1, x.shape.rank)))
 
-        moved = transition(chain, a, stay, scale, key)
+        moved = transition(chain, estimate.gradient, stay, scale, noise.key)
         return Controlled(*moved, tree.map(share, near, chain.theta))
 
-    def report(self, chain: Controlled, h: Any) -> dict[str, Any]:
-        return {**super().report(chain, h), "control_variates": chain.share}
+    def draw(self, chain: Controlled, h: Any) -> tuple[Any, dict[str, Any]]:
+        x, stats = super().draw(chain, h)
+        return x, {**stats, "control_variates": chain.share}
 
 
 def alternative(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:

@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import checks, tree
-from . import Dynamics
+from ..estimators import Estimate
+from . import Dynamics, Noise
 
 
 class Moving(NamedTuple):
     """A chain with momentum."""
 
-    theta: Any
+    x: Any
     nu: Any
 
 
-def momentum(theta: Any, noise: tf.Tensor, h: Any) -> Any:
+def momentum(noise: Noise, h: Any) -> Any:
     """ν ~ N(0, ε)."""
-    return tree.map(lambda z, h: tf.sqrt(h) * z, tree.split(noise, theta), h)
+    return tree.map(lambda z, h: tf.sqrt(h) * z, noise.normals, h)
 
 
 def temperature(nu: Any, h: Any) -> Any:
@@ -57,8 +58,6 @@ class SGHMC(Dynamics):
     >>> block = sgmcmc.SGHMC(alpha=0.1, L=3)  # of a sampler that `mixed` makes
     """
 
-    example = "stepsize=1e-7, alpha=0.1"
-
     alpha: float | dict = checks.tunable(
         0.01,
         checks.per_parameter(above=0, at_most=1),
@@ -79,23 +78,21 @@ class SGHMC(Dynamics):
     def inner_steps(self) -> int:
         return self.L
 
-    @property
-    def noises(self) -> int:
-        return self.L + self.resample_momentum
+    def noise(self, x: Any) -> Noise:
+        return Noise(normals=x, refresh=self.resample_momentum)
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Moving:
-        return Moving(theta, momentum(theta, noise, h))
+    def init(self, x: Any, noise: Noise, h: Any) -> Moving:
+        return Moving(x, momentum(noise, h))
 
-    def begin(self, chain: Moving, noise: tf.Tensor, h: Any) -> Moving:
-        return self.start(chain.theta, noise, h) if self.resample_momentum else chain
+    def begin(self, chain: Moving, noise: Noise, h: Any) -> Moving:
+        return self.init(chain.x, noise, h) if self.resample_momentum else chain
 
-    def update(self, chain: Moving, gradient: Any, noise: tf.Tensor, h: Any) -> Moving:
-        z = tree.split(noise, chain.theta)
+    def update(self, chain: Moving, estimate: Estimate, noise: Noise, h: Any) -> Moving:
         nu = tree.map(
             lambda v, g, z, h, alpha: (1 - alpha) * v + h * g + tf.sqrt(2 * alpha * h) * z,
-            *(chain.nu, gradient, z, h, self.alpha),
+            *(chain.nu, estimate.gradient, noise.normals, h, self.alpha),
         )
-        return Moving(tree.map(tf.add, chain.theta, nu), nu)
+        return Moving(tree.map(tf.add, chain.x, nu), nu)
 
-    def report(self, chain: Moving, h: Any) -> dict[str, Any]:
-        return {"temperature": temperature(chain.nu, h)}
+    def draw(self, chain: Moving, h: Any) -> tuple[Any, dict[str, Any]]:
+        return chain.x, {"temperature": temperature(chain.nu, h)}

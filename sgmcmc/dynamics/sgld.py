@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from .. import tree
-from . import Chain, Dynamics
+from ..estimators import Estimate
+from . import Chain, Dynamics, Noise
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class SGLD(Dynamics):
     >>> block = sgmcmc.SGLD()  # of a sampler that `mixed` makes
     """
 
-    def update(self, chain: Chain, gradient: Any, noise: tf.Tensor, h: Any) -> Chain:
-        z = tree.split(noise, chain.theta)
-        # The brackets matter: a small drift added to a large θ alone would be rounded away.
+    def update(self, chain: Chain, estimate: Estimate, noise: Noise, h: Any) -> Chain:
+        # The brackets matter: a small drift added to a large x alone would be rounded away.
         return Chain(
             tree.map(
-                lambda t, g, z, h: t + (h / 2 * g + tf.sqrt(h) * z), chain.theta, gradient, z, h
+                lambda x, g, z, h: x + (h / 2 * g + tf.sqrt(h) * z),
+                *(chain.x, estimate.gradient, noise.normals, h),
             )
         )

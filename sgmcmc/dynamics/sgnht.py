@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from .. import checks, tree
-from . import Dynamics
+from ..estimators import Estimate
+from . import Dynamics, Noise
 from .sghmc import mean_square, momentum, temperature
 
 
 class Thermostatted(NamedTuple):
     """A chain with momentum, and a friction for each parameter."""
 
-    theta: Any
+    x: Any
     nu: Any
     xi: Any
 
@@ -60,8 +61,6 @@ class SGNHT(Dynamics):
     >>> block = sgmcmc.SGNHT(a=0.1)  # of a sampler that `mixed` makes
     """
 
-    example = "stepsize=1e-7, a=0.1"
-
     a: float | dict = checks.tunable(
         0.01,
         checks.per_parameter(at_least=0),
@@ -76,24 +75,25 @@ class SGNHT(Dynamics):
         "in about 1/ρ iterations.",
     )
 
-    def start(self, theta: Any, noise: tf.Tensor, h: Any) -> Thermostatted:
-        xi = tree.map(lambda t, a: tf.fill(t.shape[:1], tf.constant(a, t.dtype)), theta, self.a)
-        return Thermostatted(theta, momentum(theta, noise, h), xi)
+    def init(self, x: Any, noise: Noise, h: Any) -> Thermostatted:
+        xi = tree.map(lambda x, a: tf.fill(x.shape[:1], tf.constant(a, x.dtype)), x, self.a)
+        return Thermostatted(x, momentum(noise, h), xi)
 
     def update(
-        self, chain: Thermostatted, gradient: Any, noise: tf.Tensor, h: Any
+        self, chain: Thermostatted, estimate: Estimate, noise: Noise, h: Any
     ) -> Thermostatted:
-        z = tree.split(noise, chain.theta)
         nu = tree.map(
             lambda v, xi, g, z, h, a: (1 - along(xi, v)) * v + h * g + tf.sqrt(2 * a * h) * z,
-            *(chain.nu, chain.xi, gradient, z, h, self.a),
+            *(chain.nu, chain.xi, estimate.gradient, noise.normals, h, self.a),
         )
         rate = tree.map(lambda rate, h: h if rate == "stepsize" else rate, self.thermostat_rate, h)
         xi = tree.map(
-            lambda xi, v, h, rate: tf.minimum(xi + rate * (mean_square(v) / h - 1), 1),
+            lambda xi, v, h, rate: tf.minimum(
+                xi + rate * (mean_square(v) / h - noise.temperature), 1
+            ),
             *(chain.xi, nu, h, rate),
         )
-        return Thermostatted(tree.map(tf.add, chain.theta, nu), nu, xi)
+        return Thermostatted(tree.map(tf.add, chain.x, nu), nu, xi)
 
-    def report(self, chain: Thermostatted, h: Any) -> dict[str, Any]:
-        return {"temperature": temperature(chain.nu, h), "thermostat": chain.xi}
+    def draw(self, chain: Thermostatted, h: Any) -> tuple[Any, dict[str, Any]]:
+        return chain.x, {"temperature": temperature(chain.nu, h), "thermostat": chain.xi}

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from ..estimators import Estimate
 from ..random import normals
-from . import Chain
-from .simplex import Simplex
+from . import Noise
+from .probabilities import Probabilities
+
+
+class Moving(NamedTuple):
+    """A chain of θ."""
+
+    theta: Any
 
 
 @dataclass(frozen=True)
-class SGRLD(Simplex):
+class SGRLD(Probabilities):
     """Stochastic gradient Riemannian Langevin dynamics, for probabilities.
 
     With step size h, and an unbiased estimate ẑ = (N/n) Σ zᵢ of the counts of the categories,
@@ -38,38 +45,42 @@ class SGRLD(Simplex):
     >>> block = sgmcmc.SGRLD(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
-    example = "stepsize=1e-4, alpha=0.1"
+    def init(self, x: Any, noise: Noise, h: Any) -> Moving:
+        """θ whose shares are ω; the sum of all is Gamma(Σα, 1), whatever the data."""
 
-    def placed(self, starts: Any, statistic: Any) -> Any:
-        """θ whose shares are ω; the sum is Gamma(Σα, 1), whatever the data."""
-        return super().placed(starts, tree.map(lambda x, a: a + 0 * x, starts, self.alpha))
+        def place(x: tf.Tensor, alpha: Any, is_shared: bool) -> tf.Tensor:
+            if not is_shared:
+                return tf.exp(x)
+            return tf.nn.softmax(x) * tf.reduce_sum(alpha, axis=-1, keepdims=True)
 
-    def update(self, chain: Chain, shape: Any, key: tf.Tensor, h: Any) -> Chain:
+        return Moving(tree.map(place, x, self.alpha, self.are_shares(x)))
+
+    def are_shares(self, params: Any) -> Any:
+        """Which of the parameters are probabilities."""
+        return {k: tree.map(lambda _, k=k: k not in self.positive, params[k]) for k in params}
+
+    def update(self, chain: Moving, estimate: Estimate, noise: Noise, h: Any) -> Moving:
         def move(
-            theta: tf.Tensor, a: tf.Tensor, h: tf.Tensor, alpha: Any, space: str, use: int
+            theta: tf.Tensor, a: tf.Tensor, h: tf.Tensor, alpha: Any, is_shared: bool, use: int
         ) -> tf.Tensor:
             drift = a - theta
-            if space == "simplex":
+            if is_shared:
                 drift -= shares(theta) * tf.reduce_sum(a - alpha, axis=-1, keepdims=True)
-            z = normals(key, theta.shape, use, theta.dtype)
+            z = normals(noise.key, theta.shape, use, theta.dtype)
             return tf.abs(theta + h / 2 * drift + tf.sqrt(h * theta) * z)
 
-        space, use = self.space(chain.theta), range(len(tree.leaves(shape)))
-        return Chain(
-            tree.map(move, chain.theta, shape, h, self.alpha, space, tree.pack(shape, list(use)))
-        )
+        theta = chain.theta
+        uses = tree.pack(theta, list(range(len(tree.leaves(theta)))))
+        are_shares = self.are_shares(theta)
+        return Moving(tree.map(move, theta, estimate.gradient, h, self.alpha, are_shares, uses))
 
-    def position(self, chain: Chain) -> Any:
-        def show(theta: tf.Tensor, space: str) -> tf.Tensor:
-            return theta if space == "positive" else shares(theta)
-
-        return tree.map(show, chain.theta, self.space(chain.theta))
-
-    def report(self, chain: Chain, h: Any) -> dict[str, Any]:
-        if not self.keep_log:
-            return {}
+    def position(self, chain: Moving) -> Any:
         tiny = np.finfo(tree.leaves(chain.theta)[0].dtype.as_numpy_dtype).tiny
-        return {"log": tree.map(lambda x: tf.math.log(x + tiny), self.position(chain))}
+        return tree.map(lambda theta: tf.math.log(theta + tiny), chain.theta)
+
+    def draw(self, chain: Moving, h: Any) -> tuple[Any, dict[str, Any]]:
+        x = self.position(chain)
+        return x, self.logarithms(x)
 
 
 def shares(theta: tf.Tensor) -> tf.Tensor:

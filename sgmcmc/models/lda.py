@@ -11,15 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from .. import checks
-from ..counts import CountedTwice
+from ..api import sample_setup
 from ..draws import Draws
 from ..dynamics.scir import SCIR
 from ..dynamics.scircv import SCIRCV
 from ..dynamics.sgrld import SGRLD
-from ..estimators import Gradient
-from ..minibatch import stream
-from ..run import run, setup
+from ..estimators.counts import CountedTwice
+from ..estimators.gradient import Gradient
+from ..running import run
+from ..spaces import Simplex
 from ..stepsize import decay
+from ..streams import stream
 from .corpus import Corpus, corpus
 from .gibbs import Room, expected_counts, mean_proportions, room
 
@@ -304,10 +306,10 @@ def fit_lda(
     shape = n_topics, documents.n_words
     if start is not None:
         start = checks.like_params("start", start, np.empty(shape, np.float32), ())
-        start = checks.on_space("start", start, "simplex")
     else:
         start = some_documents(documents, n_topics, stream(seed, STARTS))
     beta = checks.number("beta", beta, above=0)
+    start = Simplex(beta).check("start", start)
     if sampler == "scircv":
         every = 100 if refresh_every is None else refresh_every
         every = checks.whole("refresh_every", every)
@@ -324,15 +326,14 @@ def fit_lda(
         found = expected_counts(phi, data["words"], data["counts"], alpha, key, space, *sweeps)
         return {"phi": found.words}
 
-    made = setup(
-        sampler,
+    made = sample_setup(
         dynamics(alpha=beta, counts=expected),
-        estimator(**renewal),
         None,
         documents.rows(),
         {"phi": start},
         step if stepsize is None else stepsize,
         minibatch_size=n,
+        gradient=estimator(**renewal),
         seed=seed,
         verbose=verbose,
     )

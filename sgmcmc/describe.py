@@ -1,10 +1,10 @@
 """The public functions of a sampler, put together from its parts.
 
-Arguments are written once: those that all samplers share in `setup` and `run`, a sampler's own in
+Arguments are written once: those that all samplers share in `planned` and `run`, a sampler's own in
 the fields of its dataclasses. Here they become one signature and one docstring, for `help` and
 notebooks; `stub` writes the same for editors and type checkers into `api.pyi`:
 
-    python -m sgmcmc.signatures > sgmcmc/api.pyi
+    python -m sgmcmc.describe > sgmcmc/api.pyi
 """
 
 from __future__ import annotations
@@ -13,57 +13,95 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from inspect import Parameter, Signature
 from typing import Any
 
 from . import checks
 from .draws import Draws
-from .run import run, run_arguments, setup
+from .dynamics import Dynamics
+from .estimators.control_variate import ControlVariate
+from .plan import Plan, planned, set_up
+from .running import collect, run, wish
 from .sampler import Sampler
 
 FIRST = ("log_lik", "dataset", "params", "stepsize")  # then a sampler's own positional arguments
+HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
 SAMPLERS: dict[str, Callable[..., Draws]] = {}
 
 
-def public(
-    name: str, dynamics: type, estimator: type
-) -> tuple[Callable[..., Draws], Callable[..., Sampler]]:
-    """The sampler and its `*_setup`, entered in the table of all samplers."""
+@dataclass(frozen=True)
+class Row:
+    """One sampler: what it is made of, and what its documentation shows.
 
-    def make_sampler(arguments: dict[str, Any]) -> Sampler:
-        own = [
-            part(**{f.name: arguments.pop(f.name) for f in fields(part)})
-            for part in (dynamics, estimator)
-        ]
-        return setup(name, *own, **arguments)
+    Without `dynamics` that is an argument, and without `estimator` there is the argument
+    `gradient`. `without` names arguments of all samplers that this one has no use for. The example
+    is of one of the MODELS; `call` is its step size and the sampler's own arguments.
+    """
+
+    name: str
+    dynamics: type[Dynamics] | None
+    estimator: type | None = None
+    without: tuple[str, ...] = ()
+    call: str = "stepsize=1e-5"
+    model: str = "normal"
+    text: str = ""
+
+    def own_fields(self) -> list[Field]:
+        """The fields that are the sampler's own arguments."""
+        return [f for part in (self.dynamics, self.estimator) if part for f in fields(part)]
+
+    def hidden(self) -> set[str]:
+        """Shared arguments that are not this sampler's."""
+        fixed = ["dynamics"] * (self.dynamics is not None)
+        fixed += ["gradient"] * (self.estimator is not None)
+        return {*HIDDEN, *self.without, *fixed}
+
+    def plan(self, arguments: dict[str, Any]) -> Plan:
+        """The arguments, checked and put in order."""
+        dynamics, estimator = (
+            part(**{f.name: arguments.pop(f.name) for f in fields(part)}) if part else None
+            for part in (self.dynamics, self.estimator)
+        )
+        name = self.name
+        if dynamics is None:
+            dynamics = arguments.pop("dynamics")
+            if not isinstance(dynamics, Dynamics):
+                raise TypeError(
+                    "dynamics must be one, such as SGLD(), or an object of your own subclass of "
+                    f"sgmcmc.Dynamics, not {checks.described(dynamics)}"
+                )
+            name = type(dynamics).__name__
+        return planned(name, dynamics, estimator, **arguments)
+
+
+def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..., Sampler]]:
+    """The sampler of a `Row`, and its `*_setup`, entered in the table of all samplers."""
+    row = Row(*args, **kwargs)
 
     def sampler_setup(*args: Any, **kwargs: Any) -> Sampler:
-        return make_sampler(bound(sampler_setup, args, kwargs))
+        return set_up(row.plan(bound(sampler_setup, args, kwargs)))
 
     def sampler(*args: Any, **kwargs: Any) -> Draws:
         arguments = bound(sampler, args, kwargs)
-        of_run = {k: arguments[k] for k in inspect.signature(run_arguments).parameters}
-        of_run["params"] = checks.params(of_run["params"], checks.dtype(arguments["dtype"]))
-        run_arguments(**of_run)
-        del of_run["params"]
-        made = make_sampler(
-            {k: v for k, v in arguments.items() if k not in of_run or k == "verbose"}
-        )
+        of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
+        plan = row.plan({k: v for k, v in arguments.items() if k not in of_run or k == "verbose"})
+        wished = wish(plan.params, **of_run)
+        made = set_up(plan)
         try:
-            return run(made, **of_run)
+            return collect(made, wished)
         finally:
             made.feeder.close()
 
-    for function, full_name, has_run in (
-        (sampler, name, True),
-        (sampler_setup, f"{name}_setup", False),
+    for function, name, has_run in (
+        (sampler, row.name, True),
+        (sampler_setup, f"{row.name}_setup", False),
     ):
-        function.__name__ = function.__qualname__ = full_name
+        function.__name__ = function.__qualname__ = name
         function.__module__ = f"{__package__}.api"
-        function.__signature__ = signature(dynamics, estimator, has_run)
-        function.__doc__ = docstring(full_name, dynamics, estimator, has_run)
-    SAMPLERS[name] = sampler
+        function.__signature__ = signature(row, has_run)
+        function.__doc__ = docstring(name, row, has_run)
+    SAMPLERS[row.name] = sampler
     return sampler, sampler_setup
 
 
@@ -84,64 +122,65 @@ def bound(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, 
     return arguments.arguments
 
 
-def own_fields(dynamics: type, estimator: type) -> list[Field]:
-    """The fields that are a sampler's own arguments."""
-    return [*fields(dynamics), *fields(estimator)]
-
-
-def signature(dynamics: type, estimator: type, has_run: bool) -> Signature:
+def signature(row: Row, has_run: bool) -> Signature:
     """All arguments: positional ones in the R package's order, then those by name alone."""
-    parts = [p for f in (setup, run) for p in list(inspect.signature(f).parameters.values())]
-    shared: dict[str, Parameter] = {}
-    for p in parts:
-        if p.name not in ("name", "dynamics", "estimator", "sampler", *dynamics.without):
-            shared.setdefault(p.name, p)
-    if not has_run:
-        of_setup = inspect.signature(setup).parameters
-        shared = {k: p for k, p in shared.items() if k in of_setup}
-    own = {True: [], False: []}
-    for f in own_fields(dynamics, estimator):
+    of_plan = inspect.signature(planned).parameters
+    of_run = inspect.signature(run).parameters if has_run else {}
+    shared = {k: p for k, p in {**of_run, **of_plan}.items() if k not in row.hidden()}
+    order = [k for k in (*of_plan, *of_run) if k in shared]
+    own: dict[bool, list[Parameter]] = {True: [], False: []}
+    for f in row.own_fields():
         positional = f.metadata["positional"]
         kind = Parameter.POSITIONAL_OR_KEYWORD if positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if f.default is MISSING else f.default
         own[positional].append(Parameter(f.name, kind, default=default, annotation=f.type))
-    ordered = [p for p in shared.values() if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    by_name = [p for p in shared.values() if p.kind is Parameter.KEYWORD_ONLY]
-    result = "Draws" if has_run else "Sampler"
+    unique = [shared[k] for k in dict.fromkeys(order)]
+    ordered = [p for p in unique if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    by_name = [p for p in unique if p.kind is Parameter.KEYWORD_ONLY]
+    first = len(FIRST) + (row.dynamics is None)
     return Signature(
-        [*ordered[: len(FIRST)], *own[True], *ordered[len(FIRST) :], *own[False], *by_name],
-        return_annotation=result,
+        [*ordered[:first], *own[True], *ordered[first:], *own[False], *by_name],
+        return_annotation="Draws" if has_run else "Sampler",
     )
 
 
-def docstring(name: str, dynamics: type, estimator: type, has_run: bool) -> str:
+def docstring(name: str, row: Row, has_run: bool) -> str:
     """The parts' docstrings, and the parameters in the order of the signature."""
-    entries = {**described_parameters(run), **described_parameters(setup)}
-    for f in own_fields(dynamics, estimator):
+    entries = {**described_parameters(run), **described_parameters(planned)}
+    for f in row.own_fields():
         default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")
         kind = f.type.removesuffix(" | None")
         entries[f.name] = f"{f.name} : {kind}{default}\n" + textwrap.indent(
             textwrap.fill(f.metadata["doc"], 92), "    "
         )
-    what, _, equation = inspect.getdoc(dynamics).partition("\n")
-    equation = re.split(r"\n\n\S+\n---", equation)[0]
-    title = what.rstrip(".") + estimator.suffix
+    about = inspect.getdoc(row.dynamics) if row.dynamics else inspect.cleandoc(row.text)
+    what, _, equation = about.partition("\n")
+    equation = without_examples(equation)
+    title, more = what.rstrip("."), []
+    if row.estimator is ControlVariate:
+        title += " with control variates"
+        more = [without_examples(inspect.getdoc(ControlVariate))]
     if has_run:
         ending = "\n\n".join(section(run, s) for s in ("Returns", "Raises"))
     else:
         title += ", to be run step by step"
         ending = "Returns\n-------\nSampler\n    For `step`, `run` and `get_params`."
-    listed = "\n".join(entries[p] for p in signature(dynamics, estimator, has_run).parameters)
+    listed = "\n".join(entries[p] for p in signature(row, has_run).parameters)
     return "\n\n".join(
         [
             f"{title}.",
             equation.strip(),
-            *([inspect.getdoc(estimator)] if estimator.suffix else []),
+            *more,
             f"Parameters\n----------\n{listed}",
             ending,
-            example(name, dynamics, has_run),
+            example(name, row, has_run),
         ]
     )
+
+
+def without_examples(text: str) -> str:
+    """A docstring as far as its first section."""
+    return re.split(r"\n\n\S+\n---", text)[0]
 
 
 MODELS = {
@@ -203,9 +242,9 @@ MODELS = {
 }
 
 
-def example(name: str, dynamics: type, has_run: bool) -> str:
+def example(name: str, row: Row, has_run: bool) -> str:
     """A few lines with a small model, as a session that doctest runs."""
-    model, first, seen, after = MODELS[dynamics.example_model]
+    model, first, seen, after = MODELS[row.model]
     made = "draws" if has_run else "sampler"
     call = (
         "minibatch_size=0.1",
@@ -214,6 +253,7 @@ def example(name: str, dynamics: type, has_run: bool) -> str:
         "verbose=False",
     )
     then = seen if has_run else ">>> sgmcmc.step(sampler, 1000)\n" + textwrap.dedent(after)
+    dynamics = "" if row.dynamics else "sgmcmc.SGLD(), "
     return "\n".join(
         [
             "Examples",
@@ -221,7 +261,7 @@ def example(name: str, dynamics: type, has_run: bool) -> str:
             ">>> import numpy as np, sgmcmc, tensorflow as tf",
             textwrap.dedent(model).rstrip(),
             f">>> {made} = sgmcmc.{name}(",
-            f"...     {first}, {dynamics.example},",
+            f"...     {dynamics}{first}, {row.call},",
             f"...     {', '.join(call)},",
             "... )",
             textwrap.dedent(then),
@@ -246,13 +286,15 @@ def stub() -> str:
     from . import api
 
     lines = [
-        '"""Written by `python -m sgmcmc.signatures`: the signatures of `api.py`, for editors."""',
+        '"""Written by `python -m sgmcmc.describe`: the signatures of `api.py`, for editors."""',
         "",
         "from collections.abc import Callable, Mapping",
         "from pathlib import Path",
         "from typing import Any",
         "",
         "from .draws import Draws",
+        "from .dynamics import Dynamics",
+        "from .estimators import Estimator",
         "from .sampler import Sampler",
         "",
     ]
@@ -272,6 +314,6 @@ def stub() -> str:
 
 
 if __name__ == "__main__":
-    from sgmcmc import signatures
+    from sgmcmc import describe
 
-    print(signatures.stub(), end="")
+    print(describe.stub(), end="")

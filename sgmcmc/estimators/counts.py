@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from . import checks, tree
-from .estimators import Evaluation, Gradient, Posterior, tilted
-from .minibatch import BLOCK_BYTES, RENEWAL, Batch, Feeder, Source, stream, without_replacement
+from .. import checks, tree
+from ..model import Batch, Model
+from ..source import BLOCK_BYTES
+from ..streams import without_replacement
+from . import Data, Estimate, Mode
+from .gradient import Gradient
 
 PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
 FAR = 10  # standard deviations
@@ -25,16 +29,15 @@ class Aim(NamedTuple):
     error of a is its variance relative to that of â, 0 where a is from all rows.
     """
 
-    params: Any
+    x: Any
     a: Any
     limit: Any
     error: Any
 
 
 class Relative(NamedTuple):
-    """Estimates â and b̂, up to which θ the second is to be used, and the error of its a."""
+    """The estimate b̂, up to which θ it is to be used, and the error of its a."""
 
-    a: Any
     b: Any
     limit: Any
     error: Any
@@ -56,7 +59,6 @@ class Counted(Gradient):
     make it too large, by 1/(1 − γ).
     """
 
-    renews = True
     draws_latent = True  # what functions of the user return
 
     refresh_every: int | None = checks.tunable(
@@ -88,13 +90,18 @@ class Counted(Gradient):
                 "of a single estimate from some of the rows would stay in all draws"
             )
 
-    def init(self, model: Posterior, params: Any, source: Source) -> tuple:
-        if not (model.keyed and self.draws_latent):
-            return ()
-        rows, keys = source.probe(min(PROBE, source.N)), (tf.constant([0, 0]), tf.constant([1, 1]))
-        tried = (params, keys[0]), (tree.map(tilted, params), keys[0]), (params, keys[1])
+    def init(self, model: Model, x: Any, data: Data, mode: Mode) -> Aim:
+        if model.counters and self.draws_latent:
+            self.check_counts(model, tree.map(lambda a: a[0], x), data)
+        return self.renew(model, x, None, data)
+
+    def check_counts(self, model: Model, x: Any, data: Data) -> None:
+        """See whether counts depend on the parameters, and if so whether they are draws."""
+        rows, keys = data.source.probe(min(PROBE, data.source.N)), ([0, 0], [1, 1])
+        elsewhere = tree.map(tf.constant, model.chart.elsewhere(tree.map(np.asarray, x)))
         found = [
-            tree.leaves(model.compiled_data(point, rows, key).gradient) for point, key in tried
+            tree.leaves(model.traced_data(point, rows, tf.constant(key)).gradient)
+            for point, key in ((x, keys[0]), (elsewhere, keys[0]), (x, keys[1]))
         ]
         for here, there, again in zip(*found):
             if np.array_equal(here, there):
@@ -112,59 +119,55 @@ class Counted(Gradient):
                     "variance: draw them, as in the example of SCIR, or leave counts out and write "
                     "log_lik"
                 )
-        return ()
 
-    def renew(
-        self,
-        model: Posterior,
-        theta: Any,
-        feeder: Feeder,
-        iteration: int,
-        count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
-    ) -> Aim:
+    def renew(self, model: Model, x: Any, state: Any, data: Data) -> Aim:
         """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
 
         A last group that is smaller would be another program: it is left out where a comes from
         some of the rows in any case.
         """
-        source, n, N = feeder.source, feeder.n, feeder.source.N
-        m, rng = self.refresh_size or N, stream(feeder.seed, RENEWAL, iteration)
+        (source, n, rng), N, leaf = data, data.source.N, tree.leaves(x)[0]
+        chains, dtype = leaf.shape[0], leaf.dtype.as_numpy_dtype
+        m = self.refresh_size or N
         index = rng.permutation(without_replacement(rng, N, m, 1)[0])
-        size = max(1, min(n, m // FEW_GROUPS) if model.keyed else m // GROUPS)
+        size = max(1, min(n, m // FEW_GROUPS) if model.counters else m // GROUPS)
         groups, rest = divmod(m, size)
         parts = [index[: m - rest].reshape(groups, size)]
         if rest and m < N:
             m -= rest
         elif rest:
             parts.append(index[m - rest :][None])
-        nbytes = feeder.chains * size * source.row_bytes + 8 * tree.size(theta)
-        some = 1 if model.keyed else max(1, BLOCK_BYTES // nbytes)
+        nbytes = chains * size * source.row_bytes + 8 * tree.size(x)
+        some = 1 if model.counters else max(1, BLOCK_BYTES // nbytes)
         total, squares = 0.0, 0.0
-        for part in parts:
-            for counts in counted_groups(part, min(some, len(part)), feeder, rng, count):
+        for i, part in enumerate(parts):
+            # The rows that are left over are few: they are looked at without XLA.
+            jit = model.jit and (i == 0 or len(model.counters) > 0)
+            count = model.programs.compiled("survey", partial(survey, model), jit)
+            for counts in counted_groups(part, min(some, len(part)), x, data, count):
                 total, squares = total + counts.sum(0), squares + (counts**2).sum(0) / part.shape[1]
         with np.errstate(invalid="ignore", divide="ignore"):
             of_a_row = (squares - total**2 / m) / (sum(map(len, parts)) - 1)
-        alpha = model.prior(tree.map(lambda x: x[0], theta)).gradient
-        a = tree.flat(tree.map(lambda x: x[None], alpha)).numpy() + N / m * total
+        alpha = model.prior(tree.map(lambda a: a[0], x)).gradient
+        a = tree.flat(tree.map(lambda a: a[None], alpha)).numpy() + N / m * total
         variance = N * (N - n) / n * of_a_row
         helps = (a > 1) & (variance <= (a - 1) ** 2)
         limit = np.where(helps, a + FAR * (1 + np.sqrt(a + variance)), 0)
-        a, limit = (tree.split(tf.constant(x, feeder.dtype), theta) for x in (a, limit))
+        a, limit = (tree.split(tf.constant(each, dtype), x) for each in (a, limit))
         error = n * (N - m) / (m * max(N - n, 1))
-        return Aim(theta, a, limit, tf.constant(error, feeder.dtype))
+        return Aim(x, a, limit, tf.constant(error, dtype))
 
-    def estimate(self, model: Posterior, theta: Any, aim: Aim, batch: Batch) -> Evaluation:
-        """The parameters of the posterior at theta, relative to what they should be."""
-        value, here = super().estimate(model, theta, (), batch)
-        there = here
-        if not (model.keyed and self.draws_latent):
-            there = super().estimate(model, aim.params, (), batch).gradient
+    def estimate(self, model: Model, x: Any, state: Aim, batch: Batch) -> tuple[Estimate, Any]:
+        """The parameters of the posterior at x, relative to what they should be."""
+        here, _ = super().estimate(model, x, (), batch)
+        there = here.gradient
+        if not (model.counters and self.draws_latent):
+            there = super().estimate(model, state.x, (), batch)[0].gradient
         b = tree.map(
             lambda a_hat, a, limit: (a_hat - 1) / tf.where(limit > 0, a - 1, 1),
-            *(there, aim.a, aim.limit),
+            *(there, state.a, state.limit),
         )
-        return Evaluation(value, Relative(here, b, aim.limit, aim.error))
+        return here._replace(extra=Relative(b, state.limit, state.error)), state
 
 
 class CountedTwice(Counted):
@@ -173,21 +176,28 @@ class CountedTwice(Counted):
     draws_latent = False
 
 
+def survey(model: Model, x: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
+    """What each of some groups of rows says: (groups, chains, ...)."""
+    groups, chains = (tree.leaves(nest)[0].shape[0] for nest in (rows, x))
+    if groups > 1:
+        rows = tree.map(lambda a: tf.repeat(a, chains, axis=0), rows)
+        x = tree.map(lambda a: tf.tile(a, (groups, *[1] * (a.shape.rank - 1))), x)
+    found = model.on_rows(x, Batch(rows, 1.0, (), key)).gradient
+    return tree.map(lambda a: tf.reshape(a, (groups, chains, *a.shape[1:])), found)
+
+
 def counted_groups(
-    index: np.ndarray,
-    some: int,
-    feeder: Feeder,
-    rng: np.random.Generator,
-    count: Callable[[dict[str, np.ndarray], np.ndarray], Any],
+    index: np.ndarray, some: int, x: Any, data: Data, count: Callable
 ) -> Iterator[np.ndarray]:
     """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
-    source = feeder.source
+    source, chains = data.source, tree.leaves(x)[0].shape[0]
     for start in range(0, len(index), some):
         part = index[start : start + some]
         filled = np.sort(np.resize(part, (some, part.shape[1])), axis=1)  # one program for all
         rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(*filled.shape).items()}
         source.gather(filled, rows)
-        key = rng.bit_generator.random_raw(feeder.chains).view(np.int32).reshape(-1, 2)
-        counts = [x.numpy().astype(np.float64) for x in tree.leaves(count(rows, key))]
-        flat = np.concatenate([x.reshape(some, feeder.chains, -1) for x in counts], axis=2)
+        key = data.rng.bit_generator.random_raw(chains).view(np.int32).reshape(-1, 2)
+        found = count(x, *tree.map(tf.constant, (rows, key)))
+        counts = [a.numpy().astype(np.float64) for a in tree.leaves(found)]
+        flat = np.concatenate([a.reshape(some, chains, -1) for a in counts], axis=2)
         yield flat[: len(part)]

@@ -1,0 +1,283 @@
+"""The user's functions, tried on a few rows so that mistakes are met in the user's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import chain, combinations, islice
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .. import operations, tree
+from .arrays import named, tensors
+from .values import function, same_names
+from .words import described, summary
+
+TRIES = 100  # sets of columns that are cast to see whether the model then runs
+
+
+def model(
+    log_lik: Callable | None,
+    log_prior: Callable | None,
+    params: Any,
+    rows: dict[str, np.ndarray],
+    free: Collection[str] = (),
+    jit: bool = False,
+) -> set[str]:
+    """Try the model on a few rows, so that users meet their own mistakes in their own words.
+
+    It need not depend on the parameters that are `free`, as what moves them is not its gradient.
+    Returns the types of the operations that it is made of.
+    """
+    parts, types = {}, set()
+    if log_lik is not None or not all(path.split("/")[0] in free for path in tree.names(params)):
+        parts["log_lik"] = function("log_lik", log_lik, "of (params, data)"), (rows,)
+    if log_prior is not None:
+        parts["log_prior"] = function("log_prior", log_prior, "of params"), ()
+    connected = set()
+    for name, (fn, data) in parts.items():
+        arguments = tensors((params, *data))
+        with tf.GradientTape() as tape:
+            tape.watch(arguments[0])
+            value = called(name, fn, *arguments)
+        one_number(name, value)
+        gradient = tree.leaves(tape.gradient(value, arguments[0])) if tf.is_tensor(value) else []
+        for path, g in zip(tree.names(params), gradient):
+            if g is not None:
+                connected.add(path)
+                if not np.isfinite(tf.convert_to_tensor(g)).all():
+                    raise ValueError(
+                        f"the gradient of {name} by {path!r} is not finite at the start: choose "
+                        "params where it is"
+                    )
+        types |= traced(name, fn, *arguments, jit=jit)
+    for path in tree.names(params):
+        if path not in connected and path.split("/")[0] not in free:
+            neither = (
+                "neither log_lik nor log_prior depends"
+                if len(parts) == 2
+                else "log_lik does not depend"
+            )
+            raise ValueError(
+                f"{neither} on the parameter {path!r} (or not differentiably), so it would walk at "
+                "random: use it, or leave it out of params"
+            )
+    return types
+
+
+def counter(
+    label: str, call: Callable, names: Collection[str] | None, params: Any, rows: Any, jit: bool
+) -> None:
+    """See that a function that draws counts returns them by parameter.
+
+    It is not run, as the counts are looked at elsewhere.
+    """
+    found, types = drawing(label, call, params, rows)
+    operations.consider(label, types, jit)
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{label} must return a dict of counts, not {described(found)}")
+    like = params if names is None else {k: params[k] for k in names}
+    same_names(label, found, like)
+    in_form(label, found, like)
+
+
+def gibbs_step(label: str, draw: Callable, like: Any, params: Any, rows: Any, jit: bool) -> None:
+    """See that a function that draws a parameter returns what it should, by running it once."""
+    found, types = drawing(label, draw, params, rows)
+    operations.consider(label, types, jit)
+    in_form(label, found, like)
+    given = *tensors((params, rows)), tf.constant([0, 0])
+    try:
+        value = tf.function(lambda *x: draw(*tree.copies(*x)), autograph=False)(*given)
+    except tf.errors.OpError as error:
+        raise ValueError(f"{label} raised {summary(error)}") from error
+    if not all(np.isfinite(x).all() for x in tree.leaves(value)):
+        raise ValueError(f"{label} must return finite numbers, but does not at the start")
+
+
+def drawing(label: str, call: Callable, params: Any, rows: Any) -> tuple[Any, set[str]]:
+    """What a function of (params, data, key) returns, without values, and its operations."""
+    found, error, types = outline(call, *tensors((params, rows)), tf.constant([0, 0]))
+    if error:
+        raise ValueError(f"{label} raised {summary(error)}") from error
+    return found, types
+
+
+def in_form(label: str, found: Any, like: Any) -> None:
+    """Arrays in the form and of the shapes of parameters."""
+    try:
+        tree.map(partial(matching, label), found, like)
+    except (TypeError, ValueError) as error:
+        if str(error).startswith(label):
+            raise
+        raise ValueError(f"{label} must return what has the form of params") from None
+
+
+def matching(label: str, x: Any, like: np.ndarray) -> None:
+    """A result of the shape of the parameter."""
+    shape = tuple(x.shape if tf.is_tensor(x) else np.shape(x))
+    if shape != like.shape:
+        raise ValueError(f"{label} must return an array of shape {like.shape}, not {shape}")
+
+
+def counts(evaluate: Callable, params: Any, rows: Any, is_count: Any, drawn: bool) -> Any:
+    """The gradients of some rows, once those that are counts are seen to be finite.
+
+    They may be `drawn` by a function of the user's.
+    """
+    try:
+        arguments = tensors((params, rows))
+        evaluate = tf.function(evaluate, autograph=False).get_concrete_function(*arguments)
+        found = tree.map(lambda x: x.numpy(), evaluate(*arguments).gradient)
+    except tf.errors.OpError as error:
+        raise ValueError(f"log_lik raised {summary(error)}") from error
+    for path, x, counted in zip(tree.names(params), tree.leaves(found), tree.leaves(is_count)):
+        if not counted or np.isfinite(x).all():
+            continue
+        if drawn:
+            raise ValueError(f"counts of {path!r} must be finite and not negative")
+        raise ValueError(
+            f"the counts of {path!r} (params × the gradient of log_lik by them) are negative or "
+            "not finite: log_lik must be written in the probabilities as they are, such as "
+            "sum(log(omega[z])), or sum(log(sum(omega * p(x)))) for a mixture. Do not divide them "
+            "by their sum or take a softmax of them, as TensorFlow Probability's Categorical and "
+            "MixtureSameFamily do inside, and leave out factors that fall as they grow"
+        )
+    return found
+
+
+def one_number(name: str, value: Any) -> None:
+    """The value of a log density."""
+    if value is None:
+        raise ValueError(f"{name} must return one number, not None: is a `return` missing?")
+    try:
+        value = tf.convert_to_tensor(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must return one number, not {described(value)}") from None
+    if not value.dtype.is_floating:
+        raise TypeError(f"{name} must return a floating-point number, not {value.dtype.name}")
+    if value.shape.rank:
+        raise ValueError(
+            f"{name} must return one number, not an array of shape {tuple(value.shape)}: sum it, "
+            "as in tf.reduce_sum(...)"
+        )
+    if not np.isfinite(value.numpy()):
+        raise ValueError(
+            f"{name} is {value.numpy()} at the start: choose params where it is finite"
+        )
+
+
+def called(name: str, fn: Callable, *arguments: Any) -> Any:
+    """fn(*arguments), with the user's own error in front if it raises."""
+    try:
+        return fn(*tree.copies(*arguments))
+    except Exception as error:
+        hint = dtype_hint(fn, arguments) or cast_hint(fn, arguments, error)
+        raise ValueError(f"{name} raised {summary(error)}{hint}") from error
+
+
+def traced(name: str, fn: Callable, *arguments: Any, jit: bool = False) -> set[str]:
+    """What works on values must work in compiled code as well; the operations that it is made of.
+
+    With `jit`, that code is compiled by XLA.
+    """
+    _, error, types = outline(fn, *arguments)
+    if error:
+        raise ValueError(
+            f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
+            " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
+            ".numpy(), no NumPy functions of parameters)"
+        ) from error
+    operations.consider(name, types, jit)
+    return types
+
+
+def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[str]]:
+    """The result of fn, without values, or its error in compiled code, and its operations."""
+    outcome = []
+
+    def attempt(*arguments: Any) -> None:
+        try:
+            outcome[:] = fn(*tree.copies(*arguments)), None
+        except Exception as error:  # kept from TensorFlow, which would put its own frames on top
+            outcome[:] = None, error
+
+    program = tf.function(attempt, autograph=False).get_concrete_function(*arguments)
+    return *outcome, operations.types_of(program.graph)
+
+
+def dtype_hint(fn: Callable, arguments: Any) -> str:
+    """What to do where the function runs in the other precision only."""
+    mine = tree.leaves(arguments)[0].dtype
+    other = tf.float64 if mine == tf.float32 else tf.float32
+    if not works(fn, *tree.map(lambda x: tf.cast(x, other) if x.dtype == mine else x, arguments)):
+        return ""
+    return (
+        f". It mixes {other.name} constants with {mine.name} parameters and data: make them "
+        f"{mine.name}, as in tf.constant(c, tf.{mine.name}), or pass dtype={other.name!r}"
+    )
+
+
+def cast_hint(fn: Callable, arguments: Any, error: Exception) -> str:
+    """What to do where the function runs once some integers or booleans of the data are cast.
+
+    Others may be indices, which must stay integers. Sets of all, few and nearly all are tried.
+    """
+    params, *data = arguments
+    mine, rows = tree.leaves(params)[0].dtype, data[0] if data else {}
+    whole = [k for k, x in rows.items() if not x.dtype.is_floating]
+    if not any(rows[k].dtype.name in str(error) for k in whole):
+        return ""
+
+    def enough(names: Collection[str]) -> bool:
+        return works(fn, params, rows | {k: tf.cast(rows[k], mine) for k in names})
+
+    sizes = sorted(range(1, len(whole) + 1), key=lambda k: min(k, len(whole) - k + 0.5))
+    sets = chain.from_iterable(combinations(whole, k) for k in sizes)
+    needed = next(filter(enough, islice(sets, TRIES)), ())
+    for name in needed:
+        if len(needed) > 1 and enough(fewer := [k for k in needed if k != name]):
+            needed = fewer
+    if not needed:
+        return ""
+    listed = ", ".join(f"dataset[{k!r}] is {rows[k].dtype.name}" for k in needed)
+    cast, them = f"tf.cast(data[{needed[0]!r}], tf.{mine.name})", "it"
+    if len(needed) > 1:
+        cast, them = f"{cast} and so on", "them"
+    return f". {listed}: use {cast} in log_lik, or pass {them} as floating point"
+
+
+def works(fn: Callable, *arguments: Any) -> bool:
+    """Whether a function runs on these arguments."""
+    try:
+        fn(*tree.copies(*arguments))
+    except Exception:
+        return False
+    return True
+
+
+def track(value: Any, params: Any) -> dict[str, Callable]:
+    """Test functions of the parameters, each tried once."""
+    if value is None:
+        return {}
+    named(
+        "track", value, "test functions, such as {'norm': lambda params: tf.norm(params['beta'])}"
+    )
+    for name, fn in value.items():
+        if name in params:
+            raise ValueError(f"track names {name!r}, which is a parameter: choose another name")
+        function(f"track[{name!r}]", fn, "of params")
+        arguments = tensors((params,))
+        result = called(f"track[{name!r}]", fn, *arguments)
+        try:
+            known = tf.convert_to_tensor(result).dtype != tf.string
+        except (TypeError, ValueError):
+            known = False
+        if not known:
+            raise TypeError(
+                f"track[{name!r}] must return a number or an array, not {described(result)}"
+            )
+        traced(f"track[{name!r}]", fn, *arguments)
+    return dict(value)

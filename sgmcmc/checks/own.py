@@ -1,0 +1,150 @@
+"""A sampler's own arguments: fields of its dataclasses, each declared with its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields, is_dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .arguments import like_params
+from .arrays import array, cast
+from .values import boolean, by_parameter, function, names_of_parameters, number, same_names, whole
+
+
+def tunable(
+    default: Any, check: Callable, doc: str, positional: bool = False, at_start: bool = False
+) -> Any:
+    """A sampler's own argument: `check(name, value, params)` returns the value to use.
+
+    One that matters `at_start` alone is no part of the compiled program.
+    """
+    metadata = {"check": check, "doc": doc, "positional": positional, "at_start": at_start}
+    return field(default=default, metadata=metadata)
+
+
+def required(check: Callable, doc: str) -> Any:
+    """A sampler's own argument without a default: it stands behind the step size."""
+    return field(metadata={"check": check, "doc": doc, "positional": True})
+
+
+def own(tuning: Any, params: Any) -> Any:
+    """A sampler's own arguments, checked and in the form in which it uses them.
+
+    Fields that are not declared with a check, as in users' own classes, stay as they are.
+    """
+    if not is_dataclass(tuning):
+        return tuning
+    checked = {
+        f.name: f.metadata["check"](f.name, getattr(tuning, f.name), params)
+        for f in fields(tuning)
+        if "check" in f.metadata
+    }
+    return replace(tuning, **checked)
+
+
+def without_start(tuning: Any) -> Any:
+    """The same without what matters at the start alone: what is part of the compiled program."""
+    if not is_dataclass(tuning):
+        return tuning
+    at_start = {f.name: f.default for f in fields(tuning) if f.metadata.get("at_start")}
+    return replace(tuning, **at_start)
+
+
+def per_parameter(**bounds: float) -> Callable:
+    """The check of a constant: a number, or a dict of numbers by parameter."""
+
+    def check(name: str, value: Any, params: Any) -> Any:
+        return by_parameter(name, value, params, partial(number, **bounds))
+
+    return check
+
+
+def rate(name: str, value: Any, params: Any) -> Any:
+    """A positive number up to 1 or the word "stepsize", for each parameter."""
+
+    def check(name: str, value: Any, also: str = "") -> Any:
+        if isinstance(value, str) and value == "stepsize":
+            return value
+        return number(name, value, f" or 'stepsize'{also}", above=0, at_most=1)
+
+    return by_parameter(name, value, params, check)
+
+
+def keep_log(name: str, value: Any, params: Any) -> bool:
+    """True or False, where the names of logarithms are free."""
+    if boolean(name, value) and "posterior" in params:
+        raise ValueError(
+            f"{name} must be False with a parameter 'posterior': its logarithms would have the "
+            "name of the log posterior's trace. Rename it"
+        )
+    return bool(value)
+
+
+def optional_positive(name: str, value: Any, params: Any) -> Any:
+    """None, or a positive number for each parameter."""
+    return None if value is None else per_parameter(above=0)(name, value, params)
+
+
+def optional_whole(name: str, value: Any, params: Any) -> int | None:
+    """None, or a positive whole number."""
+    return None if value is None else whole(name, value)
+
+
+def optional_function(name: str, value: Any, params: Any) -> Callable | None:
+    """None, or something to call."""
+    return None if value is None else keyed_function(name, value, params)
+
+
+def keyed_function(name: str, value: Any, params: Any) -> Callable:
+    """Something that draws random numbers, from a key."""
+    return function(name, value, "of (params, data, key)")
+
+
+def one_of(*known: str) -> Callable:
+    """The check of a word."""
+
+    def check(name: str, value: Any, params: Any) -> str:
+        if value not in known:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
+        return value
+
+    return check
+
+
+def some_names(name: str, value: Any, params: Any) -> tuple[str, ...]:
+    """Names of parameters, each of which may be a nest."""
+    return tuple(names_of_parameters(name, value, params))
+
+
+def concentration(name: str, value: Any, params: Any) -> Any:
+    """Positive numbers for each component, given for all, along the last axis, or one by one."""
+
+    def shaped(name: str, value: Any, like: np.ndarray) -> np.ndarray:
+        x = cast(name, array(name, value), like.dtype)
+        if not (x > 0).all():
+            raise ValueError(f"{name} must be above 0, but has {x.min():g}")
+        try:
+            return np.broadcast_to(x, like.shape).copy()
+        except ValueError:
+            last = f" or {like.shape[-1:]}" if like.ndim > 1 else ""
+            raise ValueError(
+                f"{name} must be a number, or of shape {like.shape}{last}, not {x.shape}"
+            ) from None
+
+    def by_name(name: str, value: Any, params: Any) -> Any:
+        if not isinstance(params, dict):
+            return shaped(name, value, params)
+        if not isinstance(value, Mapping):
+            return {k: by_name(name, value, p) for k, p in params.items()}
+        same_names(name, value, params)
+        return {k: by_name(f"{name}[{k!r}]", value[k], p) for k, p in params.items()}
+
+    return by_name(name, value, params)
+
+
+def optional_like_params(name: str, value: Any, params: Any) -> Any:
+    """None, or finite arrays in the form of the parameters."""
+    return None if value is None else like_params(name, value, params, ())

@@ -1,0 +1,214 @@
+"""What the host prepares for the next iterations: rows, noise and step sizes.
+
+A worker thread draws the random numbers and gathers the rows of the coming blocks while compiled
+code works on the present one, which it reads in place. Random numbers belong to chunks of
+iterations whose length depends on the problem alone, and each chunk of each chain has a stream of
+its own: how the iterations are cut into blocks, steps and runs cannot change the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from . import tree
+from .cores import one_core
+from .dynamics import Noise
+from .source import BLOCK_BYTES, Source
+from .streams import (
+    AT_START,
+    KEYS,
+    NOISE,
+    ROWS,
+    UNIFORMS,
+    row_type,
+    standard_normals,
+    stream,
+    without_replacement,
+)
+
+BLOCK_MAX, SLOTS = 1024, 3
+CHUNK_NUMBERS, CHUNK_MAX, CHUNK_BYTES = 1 << 17, 1024, 16 << 20
+ONE_CORE = one_core()
+PAGE = 4096
+
+
+class Block(NamedTuple):
+    """All that some iterations need; what nobody asks for is (), and costs nothing.
+
+    The leading axes are (iteration, inner step). Noise and keys have one more inner step where the
+    dynamics draws something afresh before each iteration.
+    """
+
+    rows: Any  # then (chain, row, ...); one chain where all share their minibatches
+    index: Any  # the numbers of these rows: then (chain, row)
+    noise: Any  # then (chain, normals and uniforms laid end to end)
+    key: Any  # then (chain, 2)
+    schedule: Any  # step sizes and temperature: (iteration, column)
+
+
+class Wanted(NamedTuple):
+    """What a block is to carry beside rows and step sizes."""
+
+    noise: Noise  # as the dynamics declares it
+    inner_steps: int
+    index: bool
+    key: bool
+
+
+class Feeder:
+    """Blocks of iterations, each prepared by a worker thread while the one before it is used.
+
+    Parameters
+    ----------
+    schedule : sequence of numbers and functions of the iteration
+        The columns of `Block.schedule`.
+    x : nest of arrays
+        The parameters that move, in chart coordinates, with a leading axis of chains.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        n: int,
+        wanted: Wanted,
+        schedule: Sequence[float | Callable[[int], float]],
+        x: Any,
+        seed: int,
+        shared_minibatches: bool,
+    ) -> None:
+        self.source, self.n, self.seed, self.schedule = source, n, seed, list(schedule)
+        self.wanted, leaf = wanted, tree.leaves(x)[0]
+        self.chains, self.dtype = leaf.shape[0], np.dtype(tf.as_dtype(leaf.dtype).as_numpy_dtype)
+        self.row_chains = 1 if shared_minibatches else self.chains
+        self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
+        self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
+
+        width = sum(self.widths)
+        numbers = self.L * n + self.steps * (width + 2 * wanted.key)
+        most = min(CHUNK_NUMBERS, CHUNK_BYTES // (4 * self.chains))
+        self.chunk = 1 << int(np.clip(np.log2(most / numbers), 0, np.log2(CHUNK_MAX)))
+        nbytes = self.L * self.row_chains * n * source.row_bytes
+        widest = max(width, tree.size(x) // self.chains)  # the draws are as long as the block, too
+        nbytes += self.steps * self.chains * widest * self.dtype.itemsize
+        self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
+        self.arrays = [self.empty() for _ in range(SLOTS)]
+        for arrays in self.arrays:
+            arrays.schedule[:] = [0 if callable(h) else h for h in self.schedule]
+        self.blocks = [
+            tree.map(lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__()), arrays)
+            for arrays in self.arrays
+        ]
+        self.worker = ThreadPoolExecutor(1, "sgmcmc-feeder")
+        self.pending: dict[int, Future[None]] = {}
+        self.drawn: tuple[int, tuple] | None = None
+
+    def empty(self) -> Block:
+        """The buffers of one block."""
+        wanted, each = self.wanted, (self.steps, self.chains)
+        rows = self.L, self.row_chains, self.n
+
+        def buffer(is_wanted: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+            return page_aligned((self.size, *shape), dtype) if is_wanted else ()
+
+        shapes = self.source.shapes(*rows)
+        width = sum(self.widths)
+        return Block(
+            {k: buffer(True, shape, self.source.dtypes[k]) for k, shape in shapes.items()},
+            buffer(wanted.index, rows, row_type(self.source.N)),
+            buffer(width, (*each, width), self.dtype),
+            buffer(wanted.key, (*each, 2), np.int32),
+            buffer(True, (len(self.schedule),), self.dtype),
+        )
+
+    def block(self, j: int, end: int) -> Block:
+        """Block j; the worker goes on with those after it, as far as iteration `end`."""
+        for k in [k for k in self.pending if not j <= k < j + SLOTS]:
+            self.pending.pop(k).cancel()
+        for k in range(j, j + (1 if ONE_CORE else SLOTS)):
+            if k not in self.pending and (k == j or k * self.size < end):
+                self.pending[k] = self.worker.submit(self.fill, k)
+        try:
+            self.pending[j].result()
+        except Exception:
+            del self.pending[j]
+            raise
+        return self.blocks[j % SLOTS]
+
+    def ask_schedules(self, j: int, first: int, last: int) -> None:
+        """Fill in the schedules of some iterations of block j: they are not asked beyond."""
+        for column, h in enumerate(self.schedule):
+            if callable(h):
+                self.arrays[j % SLOTS].schedule[first:last, column] = [
+                    h(j * self.size + i) for i in range(first, last)
+                ]
+
+    def fill(self, j: int) -> None:
+        """Write block j into its buffers: runs in the worker thread."""
+        to, t, end = self.arrays[j % SLOTS], j * self.size, (j + 1) * self.size
+        while t < end:
+            chunk, skip = divmod(t, self.chunk)
+            index, noise, key = self.random(chunk)
+            count = min(self.chunk - skip, end - t)
+            here = slice(t - j * self.size, t - j * self.size + count)
+            there = slice(skip, skip + count)
+            for buffer, drawn in ((to.index, index), (to.noise, noise), (to.key, key)):
+                if len(buffer):
+                    buffer[here] = drawn[there]
+            self.source.gather(index[there], {k: out[here] for k, out in to.rows.items()})
+            t += count
+
+    def random(self, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Row numbers, noise and keys of one chunk of iterations."""
+        if self.drawn is None or self.drawn[0] != chunk:
+            count, L, N, n = self.chunk, self.L, self.source.N, self.n
+            self.drawn = None
+            index = np.empty((count, L, self.row_chains, n), row_type(N))
+            for c in range(self.row_chains):
+                rng = stream(self.seed, ROWS, chunk, c)
+                index[:, :, c] = without_replacement(rng, N, n, count * L).reshape(count, L, n)
+            noise, key = self.noise((NOISE, UNIFORMS, KEYS), (chunk, chunk, chunk), count)
+            self.drawn = chunk, (index, noise, key)
+        return self.drawn[1]
+
+    def noise_at_start(self) -> tuple[np.ndarray, np.ndarray]:
+        """The noise of one step, (chains, ...), for the state from which chains set out."""
+        noise, key = self.noise((AT_START,) * 3, (0, 1, 2), 1)
+        return noise[0, 0], key[0, 0]
+
+    def noise(
+        self, purposes: Sequence[int], chunks: Sequence[int], count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Normals and uniforms laid end to end, and keys, of so many iterations."""
+        each, dtype = (count, self.steps, self.chains), self.dtype
+        noise = np.empty((*each, sum(self.widths)), dtype)
+        key = np.empty((*each, 2 * self.wanted.key), np.int32)
+        cut, shape = self.widths[0], (count, self.steps)
+        for c in range(self.chains):
+            normals, uniforms, words = (
+                stream(self.seed, purpose, chunk, c) for purpose, chunk in zip(purposes, chunks)
+            )
+            if self.widths[0]:
+                noise[:, :, c, :cut] = standard_normals(normals, (*shape, cut), dtype)
+            if self.widths[1]:
+                noise[:, :, c, cut:] = uniforms.random((*shape, self.widths[1]), dtype)
+            if self.wanted.key:
+                raw = words.bit_generator.random_raw(count * self.steps)
+                key[:, :, c] = raw.view(np.int32).reshape(*shape, 2)
+        return noise, key
+
+    def close(self) -> None:
+        """Let the worker thread go."""
+        self.worker.shutdown(wait=False, cancel_futures=True)
+
+
+def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array that starts on a page, so that TensorFlow and XLA read it in place."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(nbytes + PAGE, np.uint8)
+    start = -raw.ctypes.data % PAGE
+    return raw[start : start + nbytes].view(dtype).reshape(shape)

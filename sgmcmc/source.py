@@ -1,0 +1,85 @@
+"""Where rows of data come from: arrays in memory or outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from . import checks
+from .outside import is_outside
+
+BLOCK_BYTES = 16 << 20
+
+
+class Source:
+    """A data set in memory or outside, whose rows are read as they are wanted.
+
+    Floating-point arrays in memory have the type `dtype` already; those outside are converted, and
+    searched for NaN and infinite values, as they are read.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], dtype: tf.DType) -> None:
+        self.arrays, self.dtype = dict(arrays), dtype
+        self.N = len(next(iter(arrays.values())))
+        self.dtypes = {
+            k: np.dtype(dtype.as_numpy_dtype) if v.dtype.kind == "f" else v.dtype.newbyteorder("=")
+            for k, v in arrays.items()
+        }
+        self.row_bytes = sum(
+            int(np.prod(v.shape[1:])) * self.dtypes[k].itemsize for k, v in arrays.items()
+        )
+
+    def shapes(self, *leading: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of so many rows."""
+        return {k: (*leading, *v.shape[1:]) for k, v in self.arrays.items()}
+
+    def gather(self, index: np.ndarray, out: dict[str, np.ndarray]) -> None:
+        """Write the rows of these numbers to `out`."""
+        for name, array in self.arrays.items():
+            to = out[name]
+            in_one_piece = isinstance(array, np.ndarray) and array.flags.c_contiguous
+            if array.dtype == to.dtype and in_one_piece:  # else take copies all of it
+                np.take(array, index, axis=0, out=to, mode="clip")
+            else:
+                with np.errstate(over="ignore"):
+                    to[...] = array[index]
+            self.check(name, to.reshape(-1, *array.shape[1:]), index.reshape(-1))
+
+    def rows(self, start: int, stop: int) -> dict[str, tf.Tensor]:
+        """Consecutive rows."""
+        out = {}
+        for name, array in self.arrays.items():
+            with np.errstate(over="ignore"):
+                part = array[start:stop].astype(self.dtypes[name], copy=False)
+            self.check(name, part, np.arange(start, stop))
+            out[name] = tf.convert_to_tensor(part)
+        return out
+
+    def check(self, name: str, rows: np.ndarray, index: np.ndarray) -> None:
+        """Search rows that were read from outside for NaN and infinite values."""
+        array = self.arrays[name]
+        if is_outside(array) and array.dtype.kind == "f":
+            checks.finite(f"dataset[{name!r}]", rows, index, array)
+
+    def probe(self, count: int) -> dict[str, tf.Tensor]:
+        """The first rows, and those with the smallest and largest integers: indices, most often."""
+        index = np.arange(count)
+        for array in self.arrays.values():
+            if count < self.N and array.dtype.kind in "iu" and not is_outside(array):
+                ends = np.array([array.argmin(), array.argmax()]) // (array.size // self.N)
+                index = np.concatenate([index, ends])
+        return self.subset(index).rows(0, len(index))
+
+    def pieces(self, nbytes: int = BLOCK_BYTES) -> Iterator[dict[str, tf.Tensor]]:
+        """All rows, in pieces of bounded size."""
+        count = max(1, nbytes // max(1, self.row_bytes))
+        for start in range(0, self.N, count):
+            yield self.rows(start, min(start + count, self.N))
+
+    def subset(self, index: np.ndarray) -> Source:
+        """A source of these rows alone, held in memory."""
+        out = {k: np.empty(s, self.dtypes[k]) for k, s in self.shapes(len(index)).items()}
+        self.gather(index, out)
+        return Source(out, self.dtype)
