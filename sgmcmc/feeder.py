@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,14 +191,15 @@ class Feeder:
         cut, shape = self.widths[0], (count, self.steps)
         for c in range(self.chains):
             normals, uniforms, words = (
-                stream(self.seed, purpose, chunk, c) for purpose, chunk in zip(purposes, chunks)
+                partial(stream, self.seed, purpose, chunk, c)
+                for purpose, chunk in zip(purposes, chunks)
             )
             if self.widths[0]:
-                noise[:, :, c, :cut] = standard_normals(normals, (*shape, cut), dtype)
+                noise[:, :, c, :cut] = standard_normals(normals(), (*shape, cut), dtype)
             if self.widths[1]:
-                noise[:, :, c, cut:] = uniforms.random((*shape, self.widths[1]), dtype)
+                noise[:, :, c, cut:] = uniforms().random((*shape, self.widths[1]), dtype)
             if self.wanted.key:
-                raw = words.bit_generator.random_raw(count * self.steps)
+                raw = words().bit_generator.random_raw(count * self.steps)
                 key[:, :, c] = raw.view(np.int32).reshape(*shape, 2)
         return noise, key
 

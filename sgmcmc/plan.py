@@ -30,7 +30,8 @@ from .operations import in_turn
 from .programs import programs_of
 from .sampler import Sampler, assemble
 from .source import Source
-from .spaces import Chart, spaces
+from .spaces import Chart
+from .spaces.constrained import spaces
 from .streams import RENEWAL, stream
 
 FEW = 2  # rows on which functions that draw random numbers are tried

@@ -28,6 +28,8 @@ def model(name):
         return {**categories(), "alpha": 0.5, "positive": ["bias"]}
     if name == "mixed":
         return {**categories(), "blocks": BLOCKS, "log_prior": lambda p: -(p["bias"] ** 2) / 2}
+    if name == "sample":
+        return {**regression(), "dynamics": sgmcmc.SGLD()}
     return regression()
 
 
@@ -91,7 +93,8 @@ def regression():
     }
 
 
-LONG = set(SAMPLERS) - {"sgld", "sghmc", "sgldcv"}
+# A new sampler is in the short run, as it is not among these
+LONG = {"sgnht", "sghmccv", "sgnhtcv", "scir", "scircv", "sgrld", "mixed", "sample"}
 
 
 @pytest.fixture(params=[slow(name) if name in LONG else name for name in SAMPLERS])
@@ -101,7 +104,7 @@ def name(request):
 
 def arguments(name, **more):
     known = {"n_iters_opt": 200} if "n_iters_opt" in sampler_arguments(name) else {}
-    stepsize = next(h for prefix, h in STEPSIZE.items() if name.startswith(prefix))
+    stepsize = next((h for prefix, h in STEPSIZE.items() if name.startswith(prefix)), 1e-3)
     return {**model(name), "stepsize": stepsize, "seed": 1, **known, **more}
 
 

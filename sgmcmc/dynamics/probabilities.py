@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from .. import checks, tree
-from ..spaces import Gamma, Simplex
+from ..spaces.counts import Gamma, Simplex
 from . import Dynamics, Noise
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from .. import tree
 from ..estimators import Estimate
 from ..random import normals
-from . import Noise
+from ..spaces.counts import Masses, SharesOfMasses
+from . import Chain, Noise
 from .probabilities import Probabilities
-
-
-class Moving(NamedTuple):
-    """A chain of θ."""
-
-    theta: Any
 
 
 @dataclass(frozen=True)
@@ -45,42 +39,29 @@ class SGRLD(Probabilities):
     >>> block = sgmcmc.SGRLD(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
-    def init(self, x: Any, noise: Noise, h: Any) -> Moving:
-        """θ whose shares are ω; the sum of all is Gamma(Σα, 1), whatever the data."""
+    def spaces(self, params: Any) -> Any:
+        return {
+            k: tree.map(Masses if k in self.positive else SharesOfMasses, self.alpha[k])
+            for k in params
+        }
 
-        def place(x: tf.Tensor, alpha: Any, is_shared: bool) -> tf.Tensor:
-            if not is_shared:
-                return tf.exp(x)
-            return tf.nn.softmax(x) * tf.reduce_sum(alpha, axis=-1, keepdims=True)
-
-        return Moving(tree.map(place, x, self.alpha, self.are_shares(x)))
-
-    def are_shares(self, params: Any) -> Any:
-        """Which of the parameters are probabilities."""
-        return {k: tree.map(lambda _, k=k: k not in self.positive, params[k]) for k in params}
-
-    def update(self, chain: Moving, estimate: Estimate, noise: Noise, h: Any) -> Moving:
+    def update(self, chain: Chain, estimate: Estimate, noise: Noise, h: Any) -> Chain:
         def move(
-            theta: tf.Tensor, a: tf.Tensor, h: tf.Tensor, alpha: Any, is_shared: bool, use: int
+            theta: tf.Tensor, a: tf.Tensor, h: tf.Tensor, alpha: Any, is_positive: bool, use: int
         ) -> tf.Tensor:
             drift = a - theta
-            if is_shared:
+            if not is_positive:
                 drift -= shares(theta) * tf.reduce_sum(a - alpha, axis=-1, keepdims=True)
             z = normals(noise.key, theta.shape, use, theta.dtype)
             return tf.abs(theta + h / 2 * drift + tf.sqrt(h * theta) * z)
 
-        theta = chain.theta
+        theta = chain.x
         uses = tree.pack(theta, list(range(len(tree.leaves(theta)))))
-        are_shares = self.are_shares(theta)
-        return Moving(tree.map(move, theta, estimate.gradient, h, self.alpha, are_shares, uses))
+        positive = {k: tree.map(lambda _, k=k: k in self.positive, theta[k]) for k in theta}
+        return Chain(tree.map(move, theta, estimate.gradient, h, self.alpha, positive, uses))
 
-    def position(self, chain: Moving) -> Any:
-        tiny = np.finfo(tree.leaves(chain.theta)[0].dtype.as_numpy_dtype).tiny
-        return tree.map(lambda theta: tf.math.log(theta + tiny), chain.theta)
-
-    def draw(self, chain: Moving, h: Any) -> tuple[Any, dict[str, Any]]:
-        x = self.position(chain)
-        return x, self.logarithms(x)
+    def draw(self, chain: Chain, h: Any) -> tuple[Any, dict[str, Any]]:
+        return chain.x, self.logarithms(chain.x)
 
 
 def shares(theta: tf.Tensor) -> tf.Tensor:

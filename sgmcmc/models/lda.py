@@ -19,7 +19,7 @@ from ..dynamics.sgrld import SGRLD
 from ..estimators.counts import CountedTwice
 from ..estimators.gradient import Gradient
 from ..running import run
-from ..spaces import Simplex
+from ..spaces.counts import Simplex
 from ..stepsize import decay
 from ..streams import stream
 from .corpus import Corpus, corpus

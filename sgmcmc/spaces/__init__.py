@@ -1,0 +1,189 @@
+"""Where a parameter lives, and the coordinates in which it is sampled.
+
+A space maps chart coordinates x, in which the chain moves, to the value θ that the user's functions
+see. Gradients are always by x, and nothing else asks which space it is. All methods see one value,
+without the axis of chains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .. import tree
+
+
+class Space:
+    """A parameter that may be any real number; the base class of all spaces.
+
+    To constrain a parameter in a new way, override `check`, `forward`, `inverse` and `log_density`,
+    and pass an object of the class in `constrain`.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc, tensorflow as tf
+    >>> class AboveOne(sgmcmc.Space):
+    ...     def check(self, name, value):
+    ...         if not (value > 1).all():
+    ...             raise ValueError(f"{name} must be above 1")
+    ...         return value
+    ...     def forward(self, x):
+    ...         return 1 + tf.exp(x)
+    ...     def inverse(self, value):
+    ...         return tf.math.log(value - 1)
+    ...     def log_density(self, x):
+    ...         return tf.reduce_sum(x)
+    >>> def log_lik(params, data):
+    ...     return tf.reduce_sum(2 * tf.math.log(params["odds"]) - params["odds"] * data["x"])
+    >>> draws = sgmcmc.sgldcv(
+    ...     log_lik, {"x": np.full(100, 0.5)}, {"odds": 3.0}, 1e-3, constrain={"odds": AboveOne()},
+    ...     n_iters=500, seed=1, verbose=False,
+    ... )
+    >>> bool((draws["odds"] > 1).all())
+    True
+    """
+
+    def check(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The starting value, normalised where that is wanted; an error if it is not inside."""
+        return value
+
+    def forward(self, x: Any) -> Any:
+        """The value at chart coordinates x."""
+        return x
+
+    def inside(self, x: Any) -> Any:
+        """The value at which the model is evaluated: `forward`, kept away from the boundary."""
+        return self.forward(x)
+
+    def inverse(self, value: Any) -> Any:
+        """The chart coordinates of a value."""
+        return value
+
+    def log_density(self, x: Any) -> Any:
+        """What is added to the log prior: the log of |det| of the derivative of `forward`."""
+        return 0.0
+
+    def log_jacobian(self, x: Any) -> Any:
+        """The part of `log_density` that the log posterior in the user's values does not have."""
+        return self.log_density(x)
+
+    def of_data(self, gradient: tf.Tensor) -> tf.Tensor:
+        """A gradient of the user's functions: NaN where it is not possible in this space."""
+        return gradient
+
+    def elsewhere(self, x: Any) -> Any:
+        """Another point at which counts are tried; the same where there are none."""
+        return x
+
+    def place(self, x: Any, statistic: Any) -> Any:
+        """Where a chain sets out, given the gradient of the log posterior at the start."""
+        return x
+
+
+class Real(Space):
+    """Any real number."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The spaces of all parameters together."""
+
+    spaces: Any
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether values are chart coordinates."""
+        return self.same("forward")
+
+    @property
+    def has_density(self) -> bool:
+        """Whether something is added to the log prior."""
+        return not self.same("log_density")
+
+    @property
+    def has_jacobian(self) -> bool:
+        """Whether the densities of values and of chart coordinates differ."""
+        return any(
+            overrides(s, "log_density") and not overrides(s, "log_jacobian")
+            for s in tree.leaves(self.spaces)
+        )
+
+    @property
+    def has_counts(self) -> Any:
+        """Which of the gradients are counts."""
+        return tree.map(lambda s: overrides(s, "of_data"), self.spaces)
+
+    def same(self, method: str) -> bool:
+        """Whether a method is the base class's for all parameters."""
+        return not any(overrides(s, method) for s in tree.leaves(self.spaces))
+
+    def check(self, name: str, params: Any) -> Any:
+        """Starting values, each checked by its space."""
+        checked = [
+            space.check(label, value)
+            for label, space, value in zip(
+                labels(name, params), tree.leaves(self.spaces), tree.leaves(params)
+            )
+        ]
+        return tree.pack(params, checked)
+
+    def check_each(self, name: str, starts: Any, n_chains: int) -> Any:
+        """Starting values of each chain, (chains, ...), checked."""
+        each = [self.check(name, tree.map(lambda x: x[c], starts)) for c in range(n_chains)]  # noqa: B023
+        return tree.map(lambda *x: np.stack(x), *each)
+
+    def forward(self, x: Any) -> Any:
+        """What users see at chart coordinates x."""
+        if self.is_identity:
+            return x
+        return tree.map(lambda s, a: s.forward(a), self.spaces, x)
+
+    def inside(self, x: Any) -> Any:
+        """The values at which the model is evaluated."""
+        if self.is_identity and self.same("inside"):
+            return x
+        return tree.map(lambda s, a: s.inside(a), self.spaces, x)
+
+    def inverse(self, params: Any) -> Any:
+        """The chart coordinates of values, as NumPy arrays."""
+        if self.is_identity:
+            return params
+        return tree.map(lambda s, a: np.asarray(s.inverse(a)), self.spaces, params)
+
+    def log_density(self, x: Any) -> Any:
+        """What the spaces add to the log prior."""
+        each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_density(a), self.spaces, x)
+        return tf.add_n(tree.leaves(each))
+
+    def log_jacobian(self, x: Any) -> Any:
+        """By how much the log densities of chart coordinates and of values differ."""
+        each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_jacobian(a), self.spaces, x)
+        return tf.add_n(tree.leaves(each))
+
+    def elsewhere(self, x: Any) -> Any:
+        """Another point at which counts are tried."""
+        return tree.map(lambda s, a: s.elsewhere(a), self.spaces, x)
+
+    def of_data(self, gradient: Any) -> Any:
+        """Gradients of the user's functions, checked by each space."""
+        if self.same("of_data"):
+            return gradient
+        return tree.map(lambda s, g: s.of_data(g), self.spaces, gradient)
+
+    def place(self, x: Any, statistic: Any) -> Any:
+        """Where a chain sets out."""
+        placed = tree.map(lambda s, a, b: s.place(a, b), self.spaces, x, statistic)
+        return tree.map(np.asarray, placed)
+
+
+def overrides(space: Space, method: str) -> bool:
+    """Whether a space has a method of its own."""
+    return getattr(type(space), method) is not getattr(Space, method)
+
+
+def labels(name: str, params: Any) -> list[str]:
+    """The expression for each leaf, such as params['layer']['weights']."""
+    return [name + "".join(f"[{k!r}]" for k in p.split("/")) for p in tree.names(params)]
