@@ -6,14 +6,20 @@ from . import notices as notices  # first: it imports TensorFlow
 from . import moments as moments
 from . import random as random
 from .api import (
+    baoab,
+    baoab_setup,
     mixed,
     mixed_setup,
+    psgld,
+    psgld_setup,
     sample,
     sample_setup,
     scir,
     scir_setup,
     scircv,
     scircv_setup,
+    sgbarker,
+    sgbarker_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -33,7 +39,10 @@ from .data import get_dataset, list_datasets
 from .divergence import ChainDiverged
 from .draws import Draws
 from .dynamics import Dynamics, Noise
+from .dynamics.baoab import BAOAB
+from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
+from .dynamics.sgbarker import SGBarker
 from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
@@ -46,9 +55,11 @@ from .models.lda import TopicModel, fit_lda
 from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
-from .stepsize import decay
+from .stepsize import cyclical, decay
 
 __all__ = [
+    "BAOAB",
+    "PSGLD",
     "SCIR",
     "SGHMC",
     "SGLD",
@@ -63,9 +74,13 @@ __all__ = [
     "Gibbs",
     "ModeNotFound",
     "Noise",
+    "SGBarker",
     "Sampler",
     "Space",
     "TopicModel",
+    "baoab",
+    "baoab_setup",
+    "cyclical",
     "decay",
     "fit_lda",
     "get_dataset",
@@ -73,6 +88,8 @@ __all__ = [
     "list_datasets",
     "mixed",
     "mixed_setup",
+    "psgld",
+    "psgld_setup",
     "run",
     "sample",
     "sample_setup",
@@ -80,6 +97,8 @@ __all__ = [
     "scir_setup",
     "scircv",
     "scircv_setup",
+    "sgbarker",
+    "sgbarker_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",

@@ -1,9 +1,12 @@
 """The samplers: one row each, of a dynamics and an estimator of the gradient."""
 
 from .describe import public
+from .dynamics.baoab import BAOAB
 from .dynamics.mixed import Mixed
+from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
 from .dynamics.scircv import SCIRCV
+from .dynamics.sgbarker import SGBarker
 from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
@@ -29,6 +32,9 @@ sgnht, sgnht_setup = public("sgnht", SGNHT, call=OF_SGNHT)
 sgldcv, sgldcv_setup = public("sgldcv", SGLD, ControlVariate)
 sghmccv, sghmccv_setup = public("sghmccv", SGHMC, ControlVariate, call=OF_SGHMC)
 sgnhtcv, sgnhtcv_setup = public("sgnhtcv", SGNHT, ControlVariate, call=OF_SGNHT)
+psgld, psgld_setup = public("psgld", PSGLD, call="stepsize=1e-7")
+sgbarker, sgbarker_setup = public("sgbarker", SGBarker, without=("temperature",))
+baoab, baoab_setup = public("baoab", BAOAB, call="stepsize=1e-7")
 scir, scir_setup = public("scir", SCIR, Gradient, NO_USE, OF_SCIR, "categories")
 scircv, scircv_setup = public("scircv", SCIRCV, Counted, NO_USE, OF_SCIR, "categories")
 sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient, NO_USE, OF_SGRLD, "categories")

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from . import tree
+from .checks import Tracked
 from .dynamics import Dynamics, Noise
 from .estimators import Estimate, Estimator
 from .feeder import Block, Wanted
 from .model import Batch, Model, each_chain
-from .operations import in_turn, types_of
 from .random import folded
 
 APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
@@ -247,18 +247,7 @@ def finite_rows(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_all(tf.math.is_finite(x), axis=range(1, x.shape.rank))
 
 
-def as_tensor(fn: Callable) -> Callable:
-    """A test function whose lists, too, are one array."""
-    return lambda params: tf.convert_to_tensor(fn(*tree.copies(params)))
-
-
-def makes_choices(fn: Callable, params: Any) -> bool:
-    """Whether a test function has tf.cond in it, so that chains must take turns."""
-    program = tf.function(fn, autograph=False).get_concrete_function(params)
-    return in_turn(types_of(program.graph))
-
-
-def tracker(track: Mapping[str, Callable]) -> Callable:
+def tracker(track: Mapping[str, Tracked]) -> Callable:
     """A function of all draws of a block that evaluates the test functions at every thin-th."""
 
     def follow(params: Any, span: tf.Tensor, *, jit: bool) -> dict[str, Any]:
@@ -266,10 +255,9 @@ def tracker(track: Mapping[str, Callable]) -> Callable:
 
         def evaluate(i: tf.Tensor) -> dict[str, Any]:
             theta = tree.map(lambda x: x[i], params)
-            first = tree.map(lambda x: x[0], theta)
             return {
-                k: each_chain(as_tensor(fn), theta, in_turn=makes_choices(as_tensor(fn), first))
-                for k, fn in track.items()
+                k: each_chain(test.program, theta, in_turn=test.makes_choices)
+                for k, test in track.items()
             }
 
         like = tf.function(evaluate, autograph=False).get_concrete_function(low).structured_outputs

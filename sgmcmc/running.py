@@ -13,7 +13,6 @@ from . import checks, tree
 from .collect import Memory
 from .cores import check_fork
 from .draws import Draws
-from .engine import as_tensor
 from .progress import Progress
 from .sampler import Sampler
 
@@ -24,7 +23,7 @@ class Wish(NamedTuple):
     n_iters: int
     burn_in: int
     thin: int
-    track: Mapping[str, Callable]
+    track: Mapping[str, checks.Tracked]
     keep: list[str]
     out: Path | None
     verbose: bool
@@ -131,14 +130,14 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
     return draws()
 
 
-def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, Callable]) -> dict[str, Any]:
+def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:
     """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
     engine, schedule = sampler.engine, sampler.feeder.schedule
     like = engine.like(sampler.state.chain, tf.ones(len(schedule), sampler.feeder.dtype))
     here = tree.map(lambda x: x[0], like["params"])
     like["params"] = {k: like["params"][k] for k in keep}
     if track:
-        values = {k: as_tensor(fn)(here) for k, fn in track.items()}
+        values = {k: test.program(here) for k, test in track.items()}
         like["track"] = tree.map(lambda x: tf.repeat(x[None], engine.chains, axis=0), values)
     return tree.map(lambda x: np.empty((0, *x.shape), x.dtype.as_numpy_dtype), like)
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
+from .checks import Tracked
 from .cores import one_at_a_time
 from .divergence import diverged
 from .dynamics import Dynamics
@@ -138,7 +139,7 @@ class Sampler:
         keep: Iterable[str] = (),
         burn_in: int = 0,
         thin: int = 1,
-        track: Mapping[str, Callable] | None = None,
+        track: Mapping[str, Tracked] | None = None,
         progress: Progress | None = None,
     ) -> None:
         """Go on by burn_in + n_iters iterations; every thin-th of the last n_iters is collected.
@@ -148,9 +149,10 @@ class Sampler:
         """
         size, began = self.feeder.size, self.state.iteration
         kept_from, end = began + burn_in, began + burn_in + n_iters
-        if track and track != self.followed[0]:
-            programs = programs_of(*track.values())
-            self.followed = track, programs.compiled(tuple(track), tracker(track), self.jit)
+        calls = {name: test.call for name, test in track.items()} if track else None
+        if track and calls != self.followed[0]:
+            programs = programs_of(*calls.values())
+            self.followed = calls, programs.compiled(tuple(track), tracker(track), self.jit)
         follow = self.followed[1] if track else None
         pace, most, now = 1, max(1, (end - began) // 10), None
         try:

@@ -100,3 +100,16 @@ def sgnht_friction(case, a):
     q = 2 * a * case.eps + (case.eps * case.sigma) ** 2
     b = 4 - case.eps * case.lam
     return (b - np.sqrt(b**2 - 16 * q / case.eps)) / 4
+
+
+def baoab_variance(case):
+    """Stationary variance of BAOAB: without gradient noise that of the target."""
+    el = case.eps * case.lam
+    heat = (2 - case.alpha) * case.eps * case.sigma**2 / (case.alpha * (4 - el))
+    return (1 + heat) / case.lam
+
+
+def baoab_temperature(case):
+    """Var ν / ε of the same."""
+    heat = case.eps * case.sigma**2 / (case.alpha * (2 - case.alpha))
+    return 1 + (1 - case.alpha) ** 2 * heat / (1 - case.eps * case.lam / 4)

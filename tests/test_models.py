@@ -200,3 +200,41 @@ def test_decay():
     assert [schedule(0), schedule(3000)] == pytest.approx([0.1, 0.05])
     with pytest.raises(ValueError, match="tau"):
         sgmcmc.decay(0.1, tau=0, kappa=0.5)
+
+
+def test_cyclical():
+    schedule = sgmcmc.cyclical(0.1, cycle=100, exploration=0.25)
+    assert [schedule(k) for k in (0, 50, 100, 150)] == pytest.approx([0.1, 0.05, 0.1, 0.05])
+    assert [schedule.temperature(k) for k in (0, 24, 25, 99, 100)] == [0, 0, 1, 1, 0]
+    assert min(schedule(k) for k in range(100)) > 0
+    for wrong in ({"h": 0}, {"cycle": 1.5}, {"exploration": 1}):
+        with pytest.raises((TypeError, ValueError), match=f"^{next(iter(wrong))} must be"):
+            sgmcmc.cyclical(**{"h": 0.1, "cycle": 100, **wrong})
+
+
+def test_cycles_lead_from_mode_to_mode(seed):
+    """Two modes that a chain with small steps does not leave, and one that climbs at first."""
+
+    def log_lik(params, data):
+        return -tf.reduce_sum((data["x"] - params["a"] ** 2) ** 2) / 2
+
+    def runs(stepsize, **more):
+        dataset = {"x": np.ones(60)}
+        return sgmcmc.sgld(
+            *(log_lik, dataset, {"a": 1.0}, stepsize),
+            minibatch_size=60,
+            n_chains=100,
+            n_iters=4000,
+            seed=seed,
+            verbose=False,
+            **more,
+        )["a"]
+
+    small, large = 1e-4, sgmcmc.cyclical(0.016, cycle=200)
+    assert (runs(small) > 0).all()
+    ends = runs(large)[:, 199::200]
+    share = (ends < 0).mean(axis=1)  # of a chain: 20 ends, not independent
+    assert abs(share.mean() - 0.5) < 6 * share.std() / 10 + 0.05
+    cold = sgmcmc.cyclical(0.001, cycle=200, exploration=0.99)
+    climbed = runs(cold, temperature=cold.temperature)[:, 190::200]
+    np.testing.assert_allclose(np.abs(climbed), 1, atol=0.01)

@@ -15,7 +15,17 @@ import sgmcmc
 
 PAGE = Path(__file__).parent / "pages" / "api.md"
 GROUPS = {
-    "Samplers": ["sgld", "sghmc", "sgnht", "sgldcv", "sghmccv", "sgnhtcv"],
+    "Samplers": [
+        "sgld",
+        "sghmc",
+        "sgnht",
+        "sgldcv",
+        "sghmccv",
+        "sgnhtcv",
+        "psgld",
+        "sgbarker",
+        "baoab",
+    ],
     "Samplers of probabilities": ["scir", "scircv", "sgrld"],
     "Several samplers in one chain": [
         "mixed",
@@ -24,6 +34,9 @@ GROUPS = {
         "SGLD",
         "SGHMC",
         "SGNHT",
+        "PSGLD",
+        "SGBarker",
+        "BAOAB",
         "Gibbs",
     ],
     "Topic models": [
@@ -45,7 +58,7 @@ GROUPS = {
     ],
     "Step by step": ["step", "run", "get_params", "Sampler"],
     "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
-    "Step sizes": ["decay"],
+    "Step sizes": ["decay", "cyclical"],
     "Data sets": ["get_dataset", "list_datasets"],
     "Random numbers in functions of a key": [
         "random.uniforms",
@@ -115,7 +128,7 @@ def entry(name: str, thing: Any) -> str:
 
 def called(thing: Any) -> bool:
     """Whether users call it."""
-    if not inspect.isclass(thing) or thing is sgmcmc.decay:
+    if not inspect.isclass(thing) or thing in (sgmcmc.decay, sgmcmc.cyclical):
         return True
     return issubclass(thing, (sgmcmc.Dynamics, sgmcmc.Estimator, sgmcmc.Gibbs)) and not (
         inspect.isabstract(thing)

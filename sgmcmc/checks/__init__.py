@@ -16,6 +16,7 @@ from .arrays import finite as finite
 from .arrays import named as named
 from .arrays import not_numbers as not_numbers
 from .arrays import tensors as tensors
+from .functions import Tracked as Tracked
 from .functions import called as called
 from .functions import cast_hint as cast_hint
 from .functions import counter as counter
@@ -43,6 +44,7 @@ from .own import rate as rate
 from .own import required as required
 from .own import some_names as some_names
 from .own import tunable as tunable
+from .own import within as within
 from .own import without_start as without_start
 from .values import boolean as boolean
 from .values import by_parameter as by_parameter

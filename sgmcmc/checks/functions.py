@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import chain, combinations, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -185,13 +185,18 @@ def traced(name: str, fn: Callable, *arguments: Any, jit: bool = False) -> set[s
     """
     _, error, types = outline(fn, *arguments)
     if error:
-        raise ValueError(
-            f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
-            " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
-            ".numpy(), no NumPy functions of parameters)"
-        ) from error
+        raise not_compiled(name, error) from error
     operations.consider(name, types, jit)
     return types
+
+
+def not_compiled(name: str, error: Exception) -> ValueError:
+    """The error for a function that works on values alone."""
+    return ValueError(
+        f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
+        " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
+        ".numpy(), no NumPy functions of parameters)"
+    )
 
 
 def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[str]]:
@@ -258,8 +263,16 @@ def works(fn: Callable, *arguments: Any) -> bool:
     return True
 
 
-def track(value: Any, params: Any) -> dict[str, Callable]:
-    """Test functions of the parameters, each tried once."""
+class Tracked(NamedTuple):
+    """A test function of the user's, and the graph that it was traced to, of one chain's values."""
+
+    call: Callable
+    program: Callable
+    makes_choices: bool  # there is tf.cond in it, so that chains must take turns
+
+
+def track(value: Any, params: Any) -> dict[str, Tracked]:
+    """Test functions of the parameters, each traced once, and run once."""
     if value is None:
         return {}
     named(
@@ -269,15 +282,34 @@ def track(value: Any, params: Any) -> dict[str, Callable]:
         if name in params:
             raise ValueError(f"track names {name!r}, which is a parameter: choose another name")
         function(f"track[{name!r}]", fn, "of params")
-        arguments = tensors((params,))
-        result = called(f"track[{name!r}]", fn, *arguments)
+    return {name: tracked(f"track[{name!r}]", fn, params) for name, fn in value.items()}
+
+
+def tracked(name: str, fn: Callable, params: Any) -> Tracked:
+    """A test function, traced and tried."""
+    errors, (arguments,) = [], tensors((params,))
+
+    def attempt(params: Any) -> tf.Tensor:
+        try:
+            return tf.convert_to_tensor(fn(*tree.copies(params)))
+        except Exception as error:  # kept from TensorFlow, which would put its own frames on top
+            errors.append(error)
+            return tf.zeros(())
+
+    program = tf.function(attempt, autograph=False).get_concrete_function(arguments)
+    if errors or program.output_dtypes == tf.string:
+        result = called(name, fn, arguments)
         try:
             known = tf.convert_to_tensor(result).dtype != tf.string
         except (TypeError, ValueError):
             known = False
         if not known:
-            raise TypeError(
-                f"track[{name!r}] must return a number or an array, not {described(result)}"
-            )
-        traced(f"track[{name!r}]", fn, *arguments)
-    return dict(value)
+            raise TypeError(f"{name} must return a number or an array, not {described(result)}")
+        raise not_compiled(name, errors[0]) from errors[0]
+    types = operations.types_of(program.graph)
+    operations.consider(name, types, jit=False)
+    try:
+        program(arguments)
+    except tf.errors.OpError as error:
+        raise ValueError(f"{name} raised {summary(error)}") from error
+    return Tracked(fn, program, operations.in_turn(types))

@@ -62,6 +62,15 @@ def per_parameter(**bounds: float) -> Callable:
     return check
 
 
+def within(**bounds: float) -> Callable:
+    """The check of a number."""
+
+    def check(name: str, value: Any, params: Any) -> float:
+        return number(name, value, **bounds)
+
+    return check
+
+
 def rate(name: str, value: Any, params: Any) -> Any:
     """A positive number up to 1 or the word "stepsize", for each parameter."""
 

@@ -38,11 +38,14 @@ def number(
     above: float = -math.inf,
     at_least: float = -math.inf,
     at_most: float = math.inf,
+    below: float = math.inf,
 ) -> float:
     """A finite number within bounds; `also` tells what else the argument may be."""
     low = f" above {above:g}" if above > -math.inf else ""
     low += f" of at least {at_least:g}" if at_least > -math.inf else ""
-    high = f"{' and' if low else ''} at most {at_most:g}" if at_most < math.inf else ""
+    most = f"at most {at_most:g}" if at_most < math.inf else ""
+    most = f"below {below:g}" if below < math.inf else most
+    high = f"{' and' if low else ''} {most}" if most else ""
     wanted = f"a finite number{low}{high}"
     is_array = isinstance(value, (list, tuple)) or np.ndim(value) > 0
     if is_array or np.asarray(value).dtype.kind not in "iufO":
@@ -53,7 +56,7 @@ def number(
         x = float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be {wanted}{also}, not {described(value)}") from None
-    if not (math.isfinite(x) and above < x and at_least <= x <= at_most):
+    if not (math.isfinite(x) and above < x < below and at_least <= x <= at_most):
         raise ValueError(f"{name} must be {wanted}, not {value}")
     return x
 
