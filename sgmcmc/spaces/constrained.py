@@ -48,7 +48,8 @@ class Unit(Space):
         wrong = value[(value < np.finfo(value.dtype).tiny) | (value >= 1)]
         if wrong.size:
             raise ValueError(
-                f"{name} must be strictly between 0 and 1, as constrain says 'unit', not {wrong[0]:g}"
+                f"{name} must be strictly between 0 and 1, as constrain says 'unit', not "
+                f"{wrong[0]:g}"
             )
         return value
 
@@ -73,7 +74,7 @@ def log_tiny(x: Any) -> float:
 
 
 def between(x: Any, low: float, high: float) -> Any:
-    """x within bounds, with a derivative of 1 everywhere: chains find back from outside."""
+    """Numbers kept within bounds, with a derivative of 1 everywhere: chains find back from outside."""
     bounded = tf.clip_by_value(x, tf.cast(low, x.dtype), tf.cast(high, x.dtype))
     return x + tf.stop_gradient(bounded - x)
 
