@@ -74,7 +74,7 @@ def log_tiny(x: Any) -> float:
 
 
 def between(x: Any, low: float, high: float) -> Any:
-    """Numbers kept within bounds, with a derivative of 1 everywhere: chains find back from outside."""
+    """Numbers within bounds, with a derivative of 1 everywhere, so that chains come back."""
     bounded = tf.clip_by_value(x, tf.cast(low, x.dtype), tf.cast(high, x.dtype))
     return x + tf.stop_gradient(bounded - x)
 
