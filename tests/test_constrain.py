@@ -134,7 +134,7 @@ def per_chain(numbers):
 def test_exact_moments(seed, copies, detect):
     """Errors of `detect` standard deviations, and of `detect` in a variance, would be found.
 
-    The step sizes bias variances by .3 % at most, and means by .1 % of a standard deviation, as
+    The step sizes bias variances by .2 % at most, and means by .1 % of a standard deviation, as
     seen in runs that are a hundred times as long.
     """
     for numbers in standardised(TARGETS, seed, copies).values():
@@ -305,7 +305,7 @@ def regression_draws(seed, constrain, e, length):
     return np.concatenate([of_beta, of_sigma[..., None]], axis=-1)
 
 
-@pytest.mark.parametrize(("e", "length", "detect"), [(0.1, 160, 0.08), slow(0.01, 320, 0.05)])
+@pytest.mark.parametrize(("e", "length", "detect"), [(0.1, 160, 0.08), slow(0.02, 320, 0.05)])
 def test_regression_with_unknown_sigma(seed, e, length, detect):
     """Errors of `detect` standard deviations, and of `detect` in a variance, would be found.
 
