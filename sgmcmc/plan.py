@@ -30,7 +30,7 @@ from .operations import in_turn
 from .programs import programs_of
 from .sampler import Sampler, assemble
 from .source import Source
-from .spaces import Chart
+from .spaces import Chart, Space
 from .spaces.constrained import spaces
 from .streams import RENEWAL, stream
 
@@ -343,11 +343,12 @@ def set_up(plan: Plan) -> Sampler:
 
 
 def printable(value: Any) -> Any:
-    """Arguments as they can be stored: functions by their names."""
+    """Arguments as they can be stored: functions and objects by their names."""
     if isinstance(value, Mapping):
         return {k: printable(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, (str, bool, int, float, type(None))):
         return value
-    return repr(value) if callable(value) or is_dataclass(value) else value
+    is_object = callable(value) or is_dataclass(value) or isinstance(value, Space)
+    return repr(value) if is_object else value

@@ -60,21 +60,21 @@ def mean_squares(draws):
     return np.mean(draws.astype(float) ** 2, axis=tuple(range(1, draws.ndim)))
 
 
-def sgld_variance(case):
-    """Stationary variance of SGLD."""
-    return (1 + case.eps * case.sigma**2 / 4) / (case.lam * (1 - case.eps * case.lam / 4))
+def sgld_variance(case, T=1):
+    """Stationary variance of SGLD at temperature T."""
+    return (T + case.eps * case.sigma**2 / 4) / (case.lam * (1 - case.eps * case.lam / 4))
 
 
-def sghmc_variance(case):
-    """Stationary variance of SGHMC whose momentum is carried over."""
-    q = 2 * case.alpha * case.eps + (case.eps * case.sigma) ** 2
+def sghmc_variance(case, T=1):
+    """Stationary variance of SGHMC whose momentum is carried over, at temperature T."""
+    q = 2 * case.alpha * case.eps * T + (case.eps * case.sigma) ** 2
     el = case.eps * case.lam
     return (2 - case.alpha) * q / (case.alpha * el * (4 - 2 * case.alpha - el))
 
 
-def sghmc_temperature(case):
+def sghmc_temperature(case, T=1):
     """Var ν / ε of the same."""
-    q = 2 * case.alpha * case.eps + (case.eps * case.sigma) ** 2
+    q = 2 * case.alpha * case.eps * T + (case.eps * case.sigma) ** 2
     return 2 * q / (case.alpha * (4 - 2 * case.alpha - case.eps * case.lam)) / case.eps
 
 
@@ -95,9 +95,9 @@ def resampled_variance(case, L):
     return variance
 
 
-def sgnht_friction(case, a):
-    """Mean friction ξ of SGNHT on many coordinates, where Var θ = (1 − ξ/2)/λ."""
-    q = 2 * a * case.eps + (case.eps * case.sigma) ** 2
+def sgnht_friction(case, a, T=1):
+    """Mean friction ξ of SGNHT on many coordinates, where Var θ = T (1 − ξ/2)/λ."""
+    q = 2 * a * case.eps + (case.eps * case.sigma) ** 2 / T
     b = 4 - case.eps * case.lam
     return (b - np.sqrt(b**2 - 16 * q / case.eps)) / 4
 

@@ -46,6 +46,9 @@ class Space:
     True
     """
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
         """The starting value, normalised where that is wanted; an error if it is not inside."""
         return value

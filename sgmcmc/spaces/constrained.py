@@ -19,12 +19,20 @@ class Positive(Space):
     """A number above 0, as the exponential of a real one."""
 
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
-        if not (value > 0).all():
-            raise ValueError(f"{name} must be above 0, where constrain has it, not {value.min():g}")
+        tiny = np.finfo(value.dtype).tiny
+        if not (value >= tiny).all():
+            raise ValueError(
+                f"{name} must be above 0 (in {value.dtype}, at least {tiny:.3g}), as constrain "
+                f"says 'positive', not {value.min():g}"
+            )
         return value
 
     def forward(self, x: Any) -> Any:
         return tf.exp(x)
+
+    def inside(self, x: Any) -> Any:
+        """Values that 1 can be divided by."""
+        return self.forward(between(x, log_tiny(x), np.inf))
 
     def inverse(self, value: Any) -> Any:
         return tf.math.log(value)
@@ -37,15 +45,21 @@ class Unit(Space):
     """A number between 0 and 1, as the logistic function of a real one."""
 
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
-        wrong = value[(value <= 0) | (value >= 1)]
+        wrong = value[(value < np.finfo(value.dtype).tiny) | (value >= 1)]
         if wrong.size:
             raise ValueError(
-                f"{name} must be between 0 and 1, where constrain has it, not {wrong.flat[0]:g}"
+                f"{name} must be strictly between 0 and 1, as constrain says 'unit', not "
+                f"{wrong[0]:g}"
             )
         return value
 
     def forward(self, x: Any) -> Any:
         return tf.sigmoid(x)
+
+    def inside(self, x: Any) -> Any:
+        """Values p that neither are 0 nor round to 1, so that 1/p and 1/(1 − p) are finite."""
+        most = -np.log(np.finfo(tf.as_dtype(x.dtype).as_numpy_dtype).eps)
+        return self.forward(between(x, log_tiny(x), most))
 
     def inverse(self, value: Any) -> Any:
         return tf.math.log(value) - tf.math.log1p(-value)
@@ -54,49 +68,79 @@ class Unit(Space):
         return tf.reduce_sum(tf.math.log_sigmoid(x) + tf.math.log_sigmoid(-x))
 
 
+def log_tiny(x: Any) -> float:
+    """The logarithm of a positive number that is not too small to be divided by."""
+    return 0.8 * np.log(np.finfo(tf.as_dtype(x.dtype).as_numpy_dtype).tiny)
+
+
+def between(x: Any, low: float, high: float) -> Any:
+    """Numbers within bounds, with a derivative of 1 everywhere, so that chains come back."""
+    bounded = tf.clip_by_value(x, tf.cast(low, x.dtype), tf.cast(high, x.dtype))
+    return x + tf.stop_gradient(bounded - x)
+
+
 @dataclass(frozen=True)
 class Bijected(Space):
-    """The image of a bijector of TensorFlow Probability."""
+    """The image of a bijector of TensorFlow Probability.
+
+    A bijector remembers what it made of a tensor. It gets a copy each time: what it remembers may
+    come from outside the gradient tape that is now recording, and would have no gradient here.
+    """
 
     bijector: Any
 
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
-        label = self.bijector.name
+        bijector = f"the bijector {self.bijector.name!r}"
         try:
-            x = tf.constant(np.array(self.inverse(value)))  # anew: bijectors remember pairs
+            x = tf.convert_to_tensor(self.inverse(value))
             back, density = self.forward(x).numpy(), self.log_density(x).numpy()
         except NotImplementedError as error:
             raise ValueError(
-                f"constrain: the bijector {label!r} of {name} cannot be used, as it lacks an "
-                f"inverse or the log of its Jacobian: {checks.summary(error)}"
+                f"constrain: {bijector} of {name} cannot be used, as it lacks an inverse or the "
+                f"log of its Jacobian: {first_sentence(error)}"
             ) from None
         except Exception as error:
             raise ValueError(
-                f"constrain: the bijector {label!r} cannot take {name}, of shape {value.shape} and "
-                f"type {value.dtype}: {checks.summary(error)}"
+                f"constrain: {bijector} cannot take {name}, of shape {value.shape} and type "
+                f"{value.dtype}: {first_sentence(error)}"
             ) from None
-        if np.shape(density) != ():
+        if back.dtype != value.dtype:
             raise ValueError(
-                f"constrain: the bijector {label!r} does not act on {name} as one value: the log "
-                f"of its Jacobian has shape {np.shape(density)}"
+                f"constrain: {bijector} makes {back.dtype} of {name}, which is {value.dtype}: make "
+                f"it of {value.dtype} constants, or pass dtype={back.dtype.name!r}"
             )
-        close = back.shape == value.shape and np.allclose(back, value, THERE_AND_BACK)
-        if not (np.isfinite(x).all() and np.isfinite(density) and close):
+        if back.shape != value.shape or np.shape(density) != ():
             raise ValueError(
-                f"{name} must be inside the set that the bijector {label!r} maps to, not on its "
-                f"boundary or outside, as {checks.described(value)} is"
+                f"constrain: {bijector} does not act on {name} as one value of shape "
+                f"{value.shape}: it returns shape {back.shape}, and shape {np.shape(density)} for "
+                "the log of its Jacobian"
+            )
+        if not (np.isfinite(x).all() and np.isfinite(density)):
+            raise ValueError(
+                f"{name} must be inside the range of {bijector}, not on its boundary or outside: "
+                f"there is no finite inverse of {checks.described(value)}"
+            )
+        if not np.allclose(back, value, THERE_AND_BACK):
+            raise ValueError(
+                f"{name} must be inside the range of {bijector}: forward(inverse({name})) differs "
+                f"from it by up to {np.abs(back - value).max():.3g}"
             )
         return value
 
     def forward(self, x: Any) -> Any:
-        return self.bijector.forward(x)
+        return self.bijector.forward(tf.identity(x))
 
     def inverse(self, value: Any) -> Any:
         return self.bijector.inverse(value)
 
     def log_density(self, x: Any) -> Any:
-        x = tf.convert_to_tensor(x)
+        x = tf.identity(x)
         return self.bijector.forward_log_det_jacobian(x, event_ndims=x.shape.rank)
+
+
+def first_sentence(error: Exception) -> str:
+    """The beginning of an error."""
+    return checks.summary(error).split(". ")[0].rstrip(".")
 
 
 NAMED = {"positive": Positive(), "unit": Unit()}
@@ -129,14 +173,16 @@ def space_of(name: str, value: Any) -> Space:
         return value
     if isinstance(value, str) and value in NAMED:
         return NAMED[value]
+    names = " or ".join(map(repr, NAMED))
+    wanted = f"{names}, a bijector of TensorFlow Probability or a sgmcmc.Space"
     if isinstance(value, str):
-        raise ValueError(
-            f"{name} must be one of {sorted(NAMED)}, or a bijector, not {value!r}"
-            f"{checks.nearest(value, NAMED)}"
+        guess = checks.nearest(value, NAMED)
+        raise ValueError(f"{name} must be {wanted}, not {value!r}{guess}")
+    if isinstance(value, type):
+        raise TypeError(
+            f"{name} must be {wanted}, not the class {value.__name__}: make an object of it, as in "
+            f"{value.__name__}()"
         )
     if not hasattr(value, "forward_log_det_jacobian"):
-        raise TypeError(
-            f"{name} must be one of {sorted(NAMED)}, a bijector of TensorFlow Probability or a "
-            f"sgmcmc.Space, not {checks.described(value)}"
-        )
+        raise TypeError(f"{name} must be {wanted}, not {checks.described(value)}")
     return Bijected(value)
