@@ -1,4 +1,4 @@
-"""The draw in a transition of the Cox-Ingersoll-Ross process."""
+"""Draws from the transition of the Cox-Ingersoll-Ross process, in compiled code."""
 
 from __future__ import annotations
 
@@ -10,51 +10,54 @@ import tensorflow as tf
 
 from . import random
 
-USES = 4  # a call takes the uses use, use + 1, ..., use + USES − 1 of its key
-DRAWN_WHOLE = 1000  # an array up to this size is drawn anew as a whole where one is rejected
-DEPTH = 100  # of larger ones, one in so many at a time
-WHOLE = {tf.float32: tf.int32, tf.float64: tf.int64}  # of the same size
-TINY = float(np.finfo(np.float32).tiny)  # so that log 0 never occurs
-MANY = 50  # a rate at which there is an event, whatever the random numbers
+USES = 4  # one call uses the numbers use, use + 1, ..., use + USES − 1 of its key
+DRAWN_WHOLE = 1000  # up to this size, the whole array is drawn again if one element is rejected
+DEPTH = 100  # larger arrays are cut into columns of this length, and one element of each is redrawn
+WHOLE = {tf.float32: tf.int32, tf.float64: tf.int64}  # the integers with as many bits
+TINY = float(np.finfo(np.float32).tiny)  # is added to a square, so that its logarithm is finite
+MANY = 50  # at a rate above this, there is always at least one event, for any random number
 
 
 class Drawn(NamedTuple):
-    """log G, or the excess G − λ where the rate was found to be large."""
+    """The logarithm of a draw G, or where the rate λ is large its excess G − λ."""
 
     value: tf.Tensor
     is_excess: tf.Tensor
 
 
 def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
-    """G(shape + K) with K ~ Poisson(λ), λ = rate: elementwise.
+    """Draw from Gamma(shape + K, 1) with K ~ Poisson(rate), for each element.
 
-    Twice G is non-central chi-squared with 2 shape degrees of freedom and non-centrality 2λ. From
-    shape ½ on, one of the degrees takes all the non-centrality,
+    Write λ for the rate, a for the shape and G(a) for a Gamma(a, 1) variable. Twice the draw is
+    non-central chi-squared, with 2a degrees of freedom and non-centrality 2λ. If a ≥ ½, one of
+    these degrees of freedom can take all the non-centrality:
 
         G(a + Poisson(λ)) = (Z/√2 + √λ)² + G(a − ½),  Z ~ N(0, 1)
 
-    (Glasserman 2003, Monte Carlo methods in financial engineering, 3.4.1). Below, Poisson(λ) is
-    seen as the number of events by the time λ. The first comes at E ~ Exp(1); if E < λ, there are
-    1 + Poisson(λ − E), which brings the shape above ½; else none, and E − λ ~ Exp(1) still serves
-    to draw from
+    (Glasserman 2003, Monte Carlo methods in financial engineering, 3.4.1). If a < ½, think of
+    Poisson(λ) as the number of events up to the time λ. The first event comes at E ~ Exp(1). If
+    E < λ, there are 1 + Poisson(λ − E) events, so that the shape is above ½ after all. Otherwise
+    there are none. Then E − λ is again Exp(1), and is used to draw from
 
         log G(a) = log G(a + 1) − Exp(1)/a.
 
     Parameters
     ----------
     rate, shape : tensors of one shape and dtype
-        Where shape is NaN, so is the draw.
+        Where the shape is NaN, so is the draw.
     key : tensor of int32, (2,) or (chains, 2)
         With a key for each chain, the first axis is the chains.
     use : int
-        Calls with the same key must differ in it by `USES` or more; they fold the key by it.
+        Two calls with the same key must differ in this number by `USES` or more. Further attempts
+        take keys that are folded by it.
 
     Returns
     -------
     Drawn
-        log G, which is right where G would underflow; but where λ > MANY, the excess G − λ =
-        Z²/2 + √(2λ)Z + G(a − ½), whose rounding errors are small beside itself, not beside λ.
-        One number for each draw: to have both would cost twice the time, as XLA would draw twice.
+        For λ ≤ MANY, log G, which is exact even where G itself would underflow. For λ > MANY, the
+        excess G − λ = Z²/2 + √(2λ)Z + G(a − ½), whose rounding error is small relative to the
+        excess, and not only relative to λ. Each element has one of the two: to return both would
+        take twice the time, as XLA would draw twice.
     """
     chains = tuple(key.shape[:-1])
     size = int(np.prod(shape.shape[len(chains) :]))
@@ -65,9 +68,10 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
 
 
 def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
-    """Attempts at all elements, until none of them is rejected any more.
+    """Draw all elements again and again, until each has been accepted once.
 
-    XLA makes vector instructions of a row of them, not of a bare vector: a fifth of the time.
+    The elements are a row of a matrix, of which XLA makes vector instructions: that takes a fifth
+    of the time of a vector.
     """
     number, row = tf.range(a.shape[-1])[None], [x[..., None, :] for x in (rate, a)]
 
@@ -79,7 +83,10 @@ def as_a_whole(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Te
 
 
 def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Tensor:
-    """An attempt at all elements, then at one rejected element a column, of DEPTH elements each."""
+    """Draw all elements once, then one rejected element of each column at a time.
+
+    A column has DEPTH elements.
+    """
     chains, size = tuple(a.shape[:-1]), a.shape[-1]
     pad = [[0, 0]] * len(chains) + [[0, -size % DEPTH]]
     flat = [tf.pad(x, pad) for x in (rate, a)]
@@ -94,20 +101,20 @@ def in_columns(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int) -> tf.Te
         some = [tf.gather(x, tf.maximum(which, 0), batch_dims=len(chains)) for x in flat]
         return drawn, which, attempt(*some, which, key, fresh, use), fresh
 
-    # What is carried is computed once; else XLA would redo the columns' draws for each element.
+    # The draws are carried by the loop. Otherwise XLA would compute them again for each element.
     none = tf.fill((*chains, 1, number.shape[1]), -1)
     drawn = until_accepted(body, (drawn, none, tf.cast(none, a.dtype), key))
     return tf.reshape(drawn, (*chains, -1))[..., :size]
 
 
 def until_accepted(body: Callable, start: tuple) -> tf.Tensor:
-    """What is drawn once nothing is rejected any more."""
+    """Repeat `body` until no element is rejected, and return the draws."""
     more = lambda drawn, *_: tf.reduce_any(rejected(drawn))  # noqa: E731
     return tf.while_loop(more, body, start, parallel_iterations=1)[0]
 
 
 def rejected(drawn: tf.Tensor) -> tf.Tensor:
-    """Where an attempt has drawn nothing yet."""
+    """True for elements that have no accepted draw yet."""
     return drawn == drawn.dtype.max
 
 
@@ -119,11 +126,13 @@ def attempt(
     fresh: tf.Tensor,
     use: int,
 ) -> tf.Tensor:
-    """The draw, or the largest of floats where three candidates are rejected.
+    """Try to draw each element, from at most three candidates for its Gamma variable.
 
-    Elements of the same number have the same events and Z from `key` at each attempt (redrawing
-    them, too, would favour those that make acceptance likely), and two candidates from `fresh`.
-    Uniforms and their logarithms are single precision in any case, as those of doubles are slow.
+    An element whose candidates are all rejected gets the largest floating-point number. The event E
+    and the normal Z depend on `key` and on the element's `number`, and are the same at each
+    attempt: to draw them again would favour values that make acceptance likely. Two of the three
+    candidates come from `fresh`. Uniforms and their logarithms are in single precision always, as
+    those in double precision are slow.
     """
     keys = tf.bitcast(tf.stack([key, key, fresh, fresh]), tf.uint32)
     uses = tf.constant(np.arange(use, use + USES), tf.uint32)
@@ -131,7 +140,7 @@ def attempt(
         [k[..., None, None] for k in tf.unstack(keys, axis=-1)],
         tf.cast(number, tf.uint32)[None],
         tf.reshape(uses, (USES, *[1] * a.shape.rank)),
-    )  # all at once, as this is much to compile
+    )  # all random words in one call, as each call takes long to compile
     pairs = zip(*(tf.unstack(random.open_unit(word, tf.float32)) for word in words))
     first, (level, event), second, levels = pairs
     x, z = random.box_muller(*first)
@@ -143,7 +152,7 @@ def attempt(
     a = tf.where(shifted, tf.where(small, a + 0.5, a - 0.5), a)
     raised = a < 0.5
     log_power = tf.where(raised, tf.where(small, rate, -event) / a, 0)
-    d = tf.where(raised, a + 2 / 3, a - 1 / 3)  # raised by 1, then − ⅓
+    d = tf.where(raised, a + 2 / 3, a - 1 / 3)  # the shape − ⅓, where it is raised by 1 if below ½
 
     v = candidate(d, x, level)
     for x, level in zip(random.box_muller(*second), levels):
@@ -158,9 +167,10 @@ def attempt(
 
 
 def marked(x: tf.Tensor, mark: tf.Tensor) -> tf.Tensor:
-    """Numbers whose last bit tells of a condition.
+    """Store a condition in the last bit of each number.
 
-    XLA may compute a condition again where it is used, round otherwise, and come to another answer.
+    XLA may compute a condition a second time where it is used. Rounded differently, the second
+    answer may contradict the first.
     """
     bits = tf.bitcast(x, WHOLE[x.dtype])
     one = tf.ones_like(bits)
@@ -169,20 +179,20 @@ def marked(x: tf.Tensor, mark: tf.Tensor) -> tf.Tensor:
 
 
 def is_marked(x: tf.Tensor) -> tf.Tensor:
-    """The condition."""
+    """Read the condition that `marked` has stored."""
     bits = tf.bitcast(x, WHOLE[x.dtype])
     return tf.bitwise.bitwise_and(bits, tf.ones_like(bits)) == 1
 
 
 def candidate(d: tf.Tensor, x: tf.Tensor, level: tf.Tensor) -> tf.Tensor:
-    """A number v with d v ~ G(d + ⅓), from a normal and a uniform; or 0: rejected.
+    """Propose v with d v ~ Gamma(d + ⅓, 1), from a normal and a uniform; 0 if it is rejected.
 
-    Marsaglia and Tsang (2000), A simple method for generating gamma variables, ACM TOMS 26: v is
-    (1 + x/√(9d))³, and accepted with probability exp(x²/2 + d(1 − v + log v)): .95 for G(1), more
-    for larger shapes. They ask for d ≥ ⅔, but the probability is at most 1 for all d > 0; at
-    G(½), .83 are accepted.
+    Marsaglia and Tsang (2000), A simple method for generating gamma variables, ACM TOMS 26. The
+    proposal v = (1 + x/√(9d))³ is accepted with probability exp(x²/2 + d(1 − v + log v)): .95 for
+    Gamma(1), more for larger shapes. They ask for d ≥ ⅔, but this probability is at most 1 for all
+    d > 0. For Gamma(½) it is .83.
     """
     x, log_level = (tf.cast(y, d.dtype) for y in (x, tf.math.log(level)))
     v = (1 + x / (3 * tf.sqrt(d))) ** 3
     rejected = (v <= 0) | (log_level > x**2 / 2 + d * (1 - v + tf.math.log(v)))
-    return tf.where(~rejected, v, 0)  # NaN is not rejected, so loops end
+    return tf.where(~rejected, v, 0)  # NaN counts as accepted, so that loops end

@@ -1,4 +1,4 @@
-"""Where the draws of a run go: to memory, or to the files of a folder."""
+"""Store the draws of a run, in memory or in files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NO_ROOM = errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)
 
 
 class File:
-    """An array in a .npy file, which starts as zeros and is written piece by piece.
+    """An array in a .npy file, which holds zeros at first and is written piece by piece.
 
-    The memory map `array` is for reading: a write to it would kill the process if the disk is full,
-    where a write to the file raises an OSError.
+    The memory map `array` is for reading only. If the disk is full, a write to a memory map kills
+    the process, while a write to the file raises an OSError.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -32,12 +32,12 @@ class File:
             with open(path, "r+b") as file:
                 try:
                     os.posix_fallocate(file.fileno(), 0, self.array.offset + self.array.nbytes)
-                except OSError as error:  # others say that the file system cannot allocate ahead
+                except OSError as error:  # some file systems cannot allocate ahead: no harm
                     if error.errno in NO_ROOM:
                         raise
 
     def write(self, pieces: Mapping[int, np.ndarray]) -> None:
-        """Write each piece, (draws, ...), from the draw of this number on."""
+        """Write pieces of shape (draws, ...); each key is the number of the piece's first draw."""
         with open(self.path, "r+b", buffering=0) as file:
             for start, x in pieces.items():
                 file.seek(self.array.offset + start * math.prod(x.shape[1:]) * x.itemsize)
@@ -47,9 +47,10 @@ class File:
 
 
 class Memory:
-    """All draws, in arrays allocated once: in memory, or in the .npy files of a folder.
+    """All draws of a run, in memory or in the .npy files of a folder.
 
-    Arrays are (n, ...), or (n_chains, n, ...) with `n_chains`.
+    The arrays are allocated once. Their shape is (n, ...), or (n_chains, n, ...) if `n_chains` is
+    given.
     """
 
     def __init__(self, n: int, n_chains: int | None, folder: Path | None = None) -> None:
@@ -59,7 +60,7 @@ class Memory:
             claim(folder)
 
     def add(self, at: int, draws: Mapping[str, Any]) -> None:
-        """Draws at, at + 1, ... of the run, each (draws, chains, ...)."""
+        """Store the draws with numbers at, at + 1, ...; arrays have shape (draws, chains, ...)."""
         try:
             if self.arrays is None:
                 self.arrays = tree.pack(draws, self.allocate(draws))
@@ -74,7 +75,7 @@ class Memory:
         self.filled = at + len(x)
 
     def allocate(self, draws: Mapping[str, Any]) -> list[np.ndarray | File]:
-        """An array or a file for each leaf. Where there is no room for all, no file is left."""
+        """Allocate an array or a file for each leaf; without room for all, leave no file behind."""
         leading = (self.n_chains, self.n) if self.n_chains else (self.n,)
         kinds = [((*leading, *x.shape[2:]), x.dtype) for x in tree.leaves(draws)]
         if self.folder is None:
@@ -89,13 +90,13 @@ class Memory:
             raise
 
     def abandon(self) -> None:
-        """Leave the folder empty, so that another run can have it."""
+        """Remove empty folders inside the run's folder, so that another run can use it."""
         for path in sorted(self.folder.rglob("*"), reverse=True) if self.folder else ():
-            with contextlib.suppress(OSError):  # it is not an empty folder
+            with contextlib.suppress(OSError):  # this is no empty folder
                 path.rmdir()
 
     def not_written(self, error: OSError, draws: Mapping[str, Any]) -> str:
-        """What to say when the disk refuses the draws."""
+        """Return the message for a disk that does not take the draws."""
         said = f"out: the draws cannot be written to {str(self.folder)!r}: {error.strerror}. "
         if error.errno in NO_ROOM:
             size = self.n * sum(math.prod(x.shape[1:]) * x.itemsize for x in tree.leaves(draws))
@@ -107,7 +108,7 @@ class Memory:
         return f"{said}The draws before are in the exception's .draws"
 
     def result(self) -> dict[str, Any]:
-        """The draws so far."""
+        """Return the draws that are stored so far."""
         axis = (slice(None),) if self.n_chains else ()
 
         def filled(x: np.ndarray | File) -> np.ndarray:
@@ -117,7 +118,7 @@ class Memory:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder of a run's draws. Of several runs that try, one succeeds."""
+    """Make the folder for a run's draws. If several runs try at once, one succeeds."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "params").mkdir()

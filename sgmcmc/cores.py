@@ -1,4 +1,4 @@
-"""Cores, threads and processes: what a sampler takes, and where it cannot run."""
+"""Cores, threads and processes: how many cores a sampler uses, and where it cannot run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import tensorflow as tf
 
 Method = TypeVar("Method", bound=Callable)
 
-forked_after_use = False  # whether this process was forked from one that had used TensorFlow
+forked_after_use = False  # True if this process was forked after TensorFlow had been used
 
 
 def one_core() -> bool:
-    """Whether SGMCMC_ONE_CORE asks for one core, to which TensorFlow is then limited as well.
+    """Return True if SGMCMC_ONE_CORE asks for one core, and limit TensorFlow to one as well.
 
-    Blocks are then filled and used in turn, where otherwise the next is filled meanwhile.
+    A sampler then fills a block, uses it, and fills the next one. With more cores, the next block
+    is filled while the present one is used.
     """
     asked = os.environ.get("SGMCMC_ONE_CORE", "0")
     if asked not in ("0", "1"):
@@ -37,7 +38,7 @@ def one_core() -> bool:
 
 
 def in_use() -> bool:
-    """Whether TensorFlow has made its threads, whose number can then no longer be set."""
+    """True if TensorFlow has started its threads, so that their number can no longer be set."""
     threading = tf.config.threading
     count = threading.get_inter_op_parallelism_threads()
     try:
@@ -49,7 +50,7 @@ def in_use() -> bool:
 
 
 def after_fork() -> None:
-    """Remember in a forked process whether it lacks threads that TensorFlow believes to have."""
+    """Remember, in a forked process, whether TensorFlow has lost its threads by the fork."""
     global forked_after_use
     forked_after_use = forked_after_use or in_use()
 
@@ -59,7 +60,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def check_fork() -> None:
-    """Raise an error where a sampler would wait for ever for threads that a fork left behind."""
+    """Raise an error if a sampler would wait for ever for threads that a fork has left behind."""
     if forked_after_use:
         raise RuntimeError(
             "samplers cannot be made or run here: this process was forked from one in which "
@@ -69,7 +70,10 @@ def check_fork() -> None:
 
 
 def one_at_a_time(method: Method) -> Method:
-    """Let the method of an object, which has a lock `running`, raise an error while it runs."""
+    """Make a method raise an error if it is called while it runs.
+
+    Its object has a lock called `running`.
+    """
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

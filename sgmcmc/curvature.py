@@ -1,4 +1,4 @@
-"""The curvature of the log posterior, and coordinates in which it is round."""
+"""The curvature of the log posterior, and coordinates in which it is the same in all directions."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from . import tree
 from .model import Model
 from .source import Source
 
-FULL = 500  # parameters up to which the whole matrix is used, and not its diagonal alone
-ROWS, BYTES = 20_000, 64 << 20  # rows from which curvature is estimated, at most
+FULL = 500  # with more parameters, only the diagonal of the matrix is used
+ROWS, BYTES = 20_000, 64 << 20  # the most rows from which the curvature is estimated
 CHUNK_BYTES = 16 << 20
-WEAKEST = 1e-9  # smallest eigenvalue, relative to a diagonal of 1, that is told from 0
-SADDLE = -0.05  # smallest eigenvalue, relative to a diagonal of 1, that is no mode's
-NEAR = 0.1  # standard deviations from a kink within which a point counts as at it
-TRUNCATED = 20  # conjugate gradient steps by which Newton's step is found for many parameters
-NOT_DIFFERENTIABLE = LookupError, ValueError, TypeError, tf.errors.OpError  # twice, or by rows
+WEAKEST = 1e-9  # eigenvalues below this count as this, where the diagonal is scaled to 1
+SADDLE = -0.05  # an eigenvalue below this shows a saddle point, where the diagonal is scaled to 1
+NEAR = 0.1  # a point within so many standard deviations of a kink counts as at the kink
+TRUNCATED = 20  # conjugate gradient steps to find Newton's step for many parameters
+NOT_DIFFERENTIABLE = LookupError, ValueError, TypeError, tf.errors.OpError  # twice, or row by row
 
 
 class Coordinates(NamedTuple):
-    """Coordinates x in which the curvature is round, with θ = back · x.
+    """Coordinates x with θ = back · x, in which the curvature is the same in all directions.
 
-    `back` is a matrix or the diagonal of one, `forth` its inverse. `least` is the smallest
+    `back` is a matrix or the diagonal of one, and `forth` its inverse. `least` is the smallest
     eigenvalue of the curvature when its diagonal is scaled to 1: at a mode it is not negative.
-    `kinks` is what kinks of the prior add to the diagonal, and `sd` one over the diagonal's root.
+    `kinks` is what kinks of the prior add to the diagonal. `sd` is one over the square root of the
+    diagonal.
     """
 
     forth: np.ndarray
@@ -38,32 +39,32 @@ class Coordinates(NamedTuple):
 
 
 class Curvature:
-    """The second derivatives of −log posterior, estimated from some rows of the data.
+    """The matrix of second derivatives of −log posterior, estimated from some rows of the data.
 
-    With more than FULL parameters, and where the model cannot be differentiated twice, it is the
-    covariance of the gradients of single rows instead (the Fisher information). They are centred:
-    far from the mode the square of their mean is many times the curvature.
+    With more than FULL parameters, or if the model cannot be differentiated twice, the Fisher
+    information takes its place: the covariance of the gradients of single rows. Their mean is
+    subtracted, because far from the mode its square is many times the curvature.
     """
 
     def __init__(self, model: Model, source: Source, params: Any) -> None:
         self.model, self.N, self.like = model, source.N, params
         self.p, self.dtype = tree.size(params), tree.leaves(params)[0].dtype
         self.is_full = self.p <= FULL
-        self.twice = self.is_full  # whether the model can be differentiated twice, as far as known
-        self.enough = int(np.clip(BYTES // (8 * self.p), 1, ROWS))
-        self.enough_to_judge = max(ROWS, 2 * self.p)  # rows for products with a vector
+        self.twice = self.is_full  # False once the model cannot be differentiated twice
+        self.enough = int(np.clip(BYTES // (8 * self.p), 1, ROWS))  # rows for the matrix
+        self.enough_to_judge = max(ROWS, 2 * self.p)  # rows for its products with a vector
         by_bytes = max(1, CHUNK_BYTES // source.row_bytes)
         self.chunk = min(max(500, 10 * self.p), self.enough, by_bytes, source.N)
 
     def run(self, method: Callable, *arguments: Any) -> Any:
-        """A method of this object, traced once for each shape of its arguments."""
+        """Call a method of this object, which is traced once for each shape of its arguments."""
         return self.model.programs.traced(method.__name__, method, *arguments)(*arguments)
 
     def coordinates(self, theta: np.ndarray, rows: Source) -> Coordinates:
-        """Coordinates in which the curvature at a point is round.
+        """Find coordinates in which the curvature at a point is the same in all directions.
 
-        Directions of negative curvature count as if it were positive: from a saddle point or a
-        tail Newton's step then leads downhill. Directions that nothing tells count as the weakest.
+        Negative curvature counts with its absolute value, so that Newton's step leads downhill from
+        a saddle point or a tail, too. Directions without any curvature count as those of the least.
         """
         point, kinks = unflat(theta, self.like, self.dtype), np.zeros(self.p)
         matrix = self.of_data(point, rows)
@@ -76,7 +77,7 @@ class Curvature:
             matrix = matrix + (np.diag(kinks) if self.is_full else kinks)
         scale = np.abs(diagonal(matrix))
         if not scale.any():
-            ones = np.ones(self.p)  # no mode where the model is known to be flat
+            ones = np.ones(self.p)  # a model that is known to be flat has no mode
             return Coordinates(ones, ones, -np.inf if self.twice else np.inf, kinks, ones)
         root = np.sqrt(np.where(scale > 0, scale, scale[scale > 0].min()))
         if not self.is_full:
@@ -90,10 +91,11 @@ class Curvature:
     def descent(
         self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source
     ) -> tuple[float, np.ndarray] | None:
-        """How much −log posterior can fall by Newton's step, and where to go from here.
+        """Return by how much Newton's step lowers −log posterior, and the direction to go.
 
-        `slope` is its gradient. At a kink it cannot fall along that parameter; at a saddle point
-        the way is that of the most negative curvature. None where the curvature is not known.
+        `slope` is the gradient. At a kink, a parameter cannot lower the function, and its slope
+        counts as 0. At a saddle point, the direction is that of the most negative curvature.
+        Returns None if the curvature is not known.
         """
         if now.kinks.any():
             reach, here = NEAR * now.sd, self.prior_slope(theta)
@@ -112,7 +114,7 @@ class Curvature:
     def truncated_newton(
         self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source
     ) -> tuple[float, np.ndarray]:
-        """The same by conjugate gradients, which find it too small if at all off."""
+        """The same by conjugate gradients; if they stop early, they find too small a decrease."""
         point, residual, step, gain = unflat(theta, self.like, self.dtype), slope, 0 * slope, 0.0
         towards, squared = residual, residual @ residual
         for _ in range(TRUNCATED):
@@ -129,14 +131,14 @@ class Curvature:
         return gain, now.back * step
 
     def product(self, point: Any, vector: np.ndarray, now: Coordinates, rows: Source) -> np.ndarray:
-        """The matrix of second derivatives times a vector."""
+        """Multiply the matrix of second derivatives by a vector."""
         v, total = unflat(vector, self.like, self.dtype), now.kinks * vector
         for part in rows.pieces():
             total = total - self.N / rows.N * flat(self.run(self.along, point, v, part))
         return total if not self.model.has_prior else total - flat(self.run(self.along, point, v))
 
     def along(self, point: Any, vector: Any, *rows: Any) -> Any:
-        """Second derivatives of the log likelihood, or without rows of the log prior, times v."""
+        """Second derivatives of the log likelihood of rows, or of the log prior, times a vector."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(point)
             gradient = (self.model.data if rows else self.model.prior)(point, *rows).gradient
@@ -145,14 +147,14 @@ class Curvature:
         return tape.gradient(slope, point, unconnected_gradients="zero")
 
     def of_data(self, point: Any, rows: Source) -> np.ndarray:
-        """Minus the second derivatives of the log likelihood of all N rows.
+        """Estimate minus the second derivatives of the log likelihood of all N rows.
 
-        Where these are exactly 0 on the diagonal, as for absolute values, the Fisher information
-        takes their place.
+        For parameters whose second derivative is exactly 0, as in an absolute value, the Fisher
+        information takes their place.
         """
         if not self.twice:
             return self.fisher(point, rows)
-        total, count = 0.0, min(self.chunk, rows.N)  # chunks of one size: one program
+        total, count = 0.0, min(self.chunk, rows.N)  # chunks of one size need one program
         try:
             for start in range(0, rows.N - count + 1, count):
                 total = total + self.matrix(
@@ -169,7 +171,7 @@ class Curvature:
         return total
 
     def hessian(self, point: Any, *rows: Any) -> list[tf.Tensor]:
-        """Blocks of second derivatives of the log likelihood, or without rows of the log prior."""
+        """Blocks of second derivatives: of the log likelihood of rows, or of the log prior."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(point)
             gradient = (self.model.data if rows else self.model.prior)(point, *rows).gradient
@@ -177,15 +179,15 @@ class Curvature:
         return tape.jacobian(laid_out, tree.leaves(point), unconnected_gradients="zero")
 
     def matrix(self, blocks: list[tf.Tensor]) -> np.ndarray:
-        """Minus the second derivatives as one symmetric matrix, in float64."""
+        """Return minus the second derivatives as one symmetric matrix, in float64."""
         parts = [np.asarray(x, np.float64).reshape(self.p, -1) for x in blocks]
         whole = np.nan_to_num(-np.concatenate(parts, axis=1), posinf=0, neginf=0)
         return (whole + whole.T) / 2
 
     def fisher(self, point: Any, rows: Source) -> np.ndarray:
-        """N times the covariance of the rows' gradients, or its diagonal.
+        """Return N times the covariance of the rows' gradients, or the diagonal of that.
 
-        0 where gradients of single rows cannot be had.
+        It is 0 if the gradients of single rows cannot be computed.
         """
         data = tree.map(lambda x: x[:, None], rows.rows(0, rows.N))
         try:
@@ -202,18 +204,18 @@ class Curvature:
         return tf.vectorized_map(lambda row: self.model.data(point, row).gradient, rows)
 
     def kinks(self, theta: np.ndarray, known: np.ndarray, smooth: np.ndarray) -> np.ndarray:
-        """What the kinks of a prior, as of Laplace's, add to the diagonal.
+        """Return what kinks of a prior, such as a Laplace prior, add to the diagonal.
 
-        That is by how much the prior's slope falls over a standard deviation to each side, all
-        parameters at once. A kink counts as the Gaussian that is as wide. There can be one where
-        the `smooth` curvature of the prior is 0.
+        A kink counts as the curvature of a Gaussian that is as wide: by how much the slope of the
+        prior falls over one standard deviation to each side. All parameters are moved at once. Only
+        parameters for which the `smooth` curvature of the prior is 0 can have a kink.
         """
         data = np.abs(known)
         if not data.any() or smooth.all():
             return np.zeros(self.p)
         data = np.where(data > 0, data, data[data > 0].min())
         added = np.zeros(self.p)
-        for _ in range(10):  # from the width that the data leave to the prior's own
+        for _ in range(10):  # the width narrows from that without kinks to that with them
             sd = (data + added) ** -0.5
             fall = (self.prior_slope(theta - sd) - self.prior_slope(theta + sd)) / (2 * sd)
             fall = np.nan_to_num(fall, posinf=0, neginf=0)
@@ -226,22 +228,22 @@ class Curvature:
 
 
 def times(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The product with a matrix, or with one that is given by its diagonal."""
+    """Multiply by a matrix, or by a diagonal matrix that is given by its diagonal."""
     return matrix * x if matrix.ndim == 1 else matrix @ x
 
 
 def diagonal(matrix: np.ndarray) -> np.ndarray:
-    """The diagonal of a matrix, or of one that is given by it."""
+    """Return the diagonal of a matrix, which may be given by it."""
     return matrix if matrix.ndim == 1 else np.diag(matrix)
 
 
 def flat(nest: Any) -> np.ndarray:
-    """A nest laid end to end, in float64."""
+    """Lay the numbers of a nest end to end, in float64."""
     return np.concatenate([np.asarray(x, np.float64).ravel() for x in tree.leaves(nest)])
 
 
 def unflat(x: np.ndarray, like: Any, dtype: Any) -> Any:
-    """Tensors in the form of `like`."""
+    """Undo `flat`: return tensors in the form of `like`."""
     leaves = tree.leaves(like)
     with np.errstate(over="ignore"):
         parts = np.split(x.astype(dtype), np.cumsum([leaf.size for leaf in leaves])[:-1])

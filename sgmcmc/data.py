@@ -1,4 +1,4 @@
-"""Known data sets: their files found or downloaded, verified, and made into arrays."""
+"""Public data sets: find or download their files, verify them, and make arrays of them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ import numpy as np
 from . import checks
 from .progress import tqdm
 
-TIMEOUT = 30  # seconds in which a mirror sends nothing
+TIMEOUT = 30  # give up a mirror that sends nothing for so many seconds
 GZIP = b"\x1f\x8b"
 FOLDER = "the environment variable SGMCMC_DATA_DIR"
 
 
 def list_datasets() -> Listing:
-    """The data sets that `get_dataset` knows.
+    """List the data sets that `get_dataset` knows.
 
     Returns
     -------
     Listing
-        A dict by name that prints as a table. Each entry is a dict of `title`, `shape`, `size` (of
-        the download, in bytes), `licence`, `citation` and `url` (its home page).
+        A dict by name, which prints as a table. Each entry is a dict of `title`, `shape`, `size`
+        (of the download, in bytes), `licence`, `citation` and `url` (its home page).
 
     Examples
     --------
@@ -57,11 +57,11 @@ def list_datasets() -> Listing:
 
 
 def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> dict[str, Any]:
-    """Arrays of a known data set, which is downloaded once.
+    """Return a public data set as arrays, and download it the first time.
 
-    Files come from the folder that the environment variable `SGMCMC_DATA_DIR` names, in which case
-    nothing is downloaded; without it, from the user's cache folder, into which they are downloaded
-    when they are first wanted (`pip install 'sgmcmc[data]'`). Either way their content is verified.
+    If the environment variable `SGMCMC_DATA_DIR` names a folder, the files must be there, and
+    nothing is downloaded. Otherwise they are downloaded into the user's cache folder when they are
+    first needed, for which `pip install 'sgmcmc[data]'`. In both cases their content is verified.
 
     - ``"covertype"``: `X` (581,012 × 54), each column scaled to [0, 1], and `y`, which is 1 where
       the class is 2 (lodgepole pine).
@@ -69,7 +69,7 @@ def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> 
       [0, 1]), `y` (one-hot, 10 columns) and `labels` (integers). With ``validation=5000``, `train`
       has the 55,000 images of the R package, and `validation` the others.
     - ``"msweb"``: `train` (32,711 users) and `test` (5,000), each with `X`, which is 1 where the
-      user visited the area of its column. `areas` are the titles of the 294 columns, which are in
+      user of the row visited the area of the column. `areas` are the titles of the 294 columns, in
       the order of the areas' numbers.
     - ``"kos"``: `counts` (3,430 documents × 6,906 words), a `scipy.sparse.csr_array`, and `vocab`,
       the words of its columns.
@@ -79,26 +79,27 @@ def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> 
     Parameters
     ----------
     name : str
-        Which data set, one of those of `list_datasets()`.
+        The name of the data set, one of those in `list_datasets()`.
     multiclass : bool, default False
-        For covertype: whether `y` tells all seven classes, as integers 0 to 6.
+        For covertype only. If True, `y` is the class of seven, an integer from 0 to 6.
     validation : int, default 0
-        For mnist: so many of the training images, the first ones, become a part `validation`.
+        For mnist only. The first so many training images become a part `validation`.
 
     Returns
     -------
     dict
-        Fresh arrays, which may be changed: float32, but for labels and counts (int32), visits
-        (uint8) and text.
+        New arrays, which you may change. Their type is float32, except for labels and counts
+        (int32), visits (uint8) and text.
 
     Raises
     ------
     FileNotFoundError
         If `SGMCMC_DATA_DIR` is set and a file is not there.
     ValueError
-        If no data set has this name, or a file is not what it should be.
+        If no data set has this name, or the content of a file is not what it should be.
     ConnectionError
-        If no mirror gives the file; the message says how each failed, and where to put it by hand.
+        If no mirror gives the file. The message says how each of them failed, and where to put the
+        file by hand.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> 
 
 
 class Listing(dict):
-    """What is known of each data set, by name."""
+    """A dict with a description of each data set, which prints as a table."""
 
     def __repr__(self) -> str:
         rows = [["", "title", "shape", "download"]] + [
@@ -147,9 +148,9 @@ class Listing(dict):
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file in the form in which its source gives it, gzipped or not.
+    """A file as its source distributes it, gzipped or not.
 
-    The hash is that of the decompressed content, as mirrors differ in how they compress it.
+    The hash is that of the decompressed content, as mirrors compress it differently.
     """
 
     path: str
@@ -158,7 +159,7 @@ class RawFile:
     urls: list[str]
 
     def content(self) -> bytes:
-        """The decompressed content, which is what it should be."""
+        """Return the decompressed content, after it was verified."""
         path = self.located()
         try:
             return self.verified(path)
@@ -168,20 +169,20 @@ class RawFile:
             raise ValueError(f"the file {str(path)!r} {error}: {cure}") from None
 
     def parsed(self, parse: Callable[[bytes], np.ndarray]) -> np.ndarray:
-        """parse(content), which is kept in the cache, where NumPy reads it faster."""
+        """Return parse(content). The cache keeps the array, which is faster to read again."""
         self.located()
         path = cache_folder() / "parsed" / f"{parse.__name__}-{self.sha256}.npz"
         try:
-            with np.load(path) as file:  # npz, as it has a checksum
+            with np.load(path) as file:  # in the format npz, as that has a checksum
                 return file["array"]
-        except Exception:  # there is none yet, or it is damaged
+        except Exception:  # the file is not there yet, or is damaged
             array = parse(self.content())
         with suppress(OSError), written(path) as part:
             np.savez(part, array=array)
         return array
 
     def located(self) -> Path:
-        """Where the file is, once it is there."""
+        """Return the path of the file, after downloading it if necessary."""
         if folder := data_dir():
             path = folder / self.path
             if not path.is_file():
@@ -196,7 +197,7 @@ class RawFile:
         return path
 
     def download(self, path: Path) -> None:
-        """Get the file from the first mirror that gives it."""
+        """Download the file from the first mirror that gives it."""
         by_hand = (
             f"save it as {str(path)!r}, gzipped or not, or let {FOLDER} name a folder that has "
             f"{self.path!r}"
@@ -222,7 +223,7 @@ class RawFile:
                     self.verified(part)
                     return
                 except Exception as error:
-                    while error.__context__ not in (None, outer):  # what requests has wrapped up
+                    while error.__context__ not in (None, outer):  # the cause is inside
                         error = error.__context__
                     failures.append(f"\n  {url}: {checks.summary(error)}")
             raise ConnectionError(
@@ -231,7 +232,7 @@ class RawFile:
             )
 
     def verified(self, path: Path) -> bytes:
-        """The decompressed content of this file, if it is what it should be."""
+        """Return the decompressed content of a file; an error if it is not what it should be."""
         content = path.read_bytes()
         if content.startswith(GZIP):
             try:
@@ -251,7 +252,7 @@ class RawFile:
 
 
 def data_dir() -> Path | None:
-    """The folder in which the user has the raw files, if it is told."""
+    """Return the folder of raw files that `SGMCMC_DATA_DIR` names, or None."""
     told = os.environ.get("SGMCMC_DATA_DIR")
     if not told:
         return None
@@ -262,7 +263,7 @@ def data_dir() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Where files are kept from one time to the next."""
+    """Return the folder in which downloaded files are kept."""
     try:
         from pooch import os_cache
     except ImportError:
@@ -272,7 +273,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """A file to write, which comes to its place in the cache only when it is whole."""
+    """Give a file to write to, and move it to its place in the cache once it is complete."""
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -293,14 +294,14 @@ def written(path: Path) -> Iterator[Path]:
 
 
 def registry() -> dict[str, Any]:
-    """The entries of all data sets."""
+    """Return the descriptions of all data sets."""
     return json.loads((resources.files(datasets()) / "registry.json").read_text("utf-8"))
 
 
 def datasets(module: str = "") -> ModuleType:
-    """The package `sgmcmc.datasets`, or a module of it."""
+    """Import the package `sgmcmc.datasets`, or a module of it."""
     name = "sgmcmc.datasets"
-    if importlib.util.find_spec(name) is None:  # a checkout, where it lies beside this package
+    if importlib.util.find_spec(name) is None:  # in a checkout, its folder is beside this package's
         path = Path(__file__).parents[1] / "datasets" / "__init__.py"
         spec = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = importlib.util.module_from_spec(spec)
@@ -309,5 +310,5 @@ def datasets(module: str = "") -> ModuleType:
 
 
 def megabytes(size: int) -> str:
-    """A size for people."""
+    """Return a size in MB, as text."""
     return f"{size / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""What a run returns: the draws by name, and all that is known of how they were made."""
+"""What a run returns: the draws by name, with statistics and the settings of the run."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import numpy as np
 from . import checks, tree
 from .summary import Summary, summarize
 
-RENAMED = {"log_posterior": "lp"}  # statistics that ArviZ has names for
+RENAMED = {"log_posterior": "lp"}  # statistics that have another name in ArviZ
 RENAME = "rename one, in dicts for sgmcmc.Draws(values, stats, draws.settings).to_arviz()"
 
 
 class Draws(Mapping):
-    """Draws of a run, by name of parameter or test function.
+    """The draws of a run, by the name of the parameter or test function.
 
-    Arrays are (draws, ...), or (chains, draws, ...) where `n_chains` was given; nested parameters
-    are nested dicts.
+    Arrays have shape (draws, ...), or (chains, draws, ...) if `n_chains` was given. Nested
+    parameters are nested dicts.
 
     Attributes
     ----------
     stats : dict
-        Traces beside the draws, one number a draw and chain:
+        Statistics that go with the draws, one number for each draw and chain:
 
-        - ``log_posterior``: the estimate from which the draw's last step was made. It is of the log
-          posterior where that step began, on its minibatch, up to a constant; for probabilities,
-          of the density of their logarithms.
-        - ``temperature``, of samplers with momentum: νᵀν/(pε). Where draws are right, its average
-          is 1 / (1 − α/2) for SGHMC; SGNHT brings it to 1 whatever the error of the draws.
+        - ``log_posterior``: the estimate of the log posterior with which the last step to this draw
+          was made. It is taken where that step began, on its minibatch, and up to a constant. For
+          probabilities, it is of the density of their logarithms.
+        - ``temperature``, of samplers with momentum: νᵀν/(pε). If the draws are right, its average
+          is 1 / (1 − α/2) for SGHMC. SGNHT brings it to 1, whatever the error of the draws.
         - ``thermostat``, of SGNHT: the friction ξ.
         - ``control_variates``, of `scircv`: the share of components that used them.
         - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
 
-        Temperatures, thermostats and control variates are dicts by parameter, of one parameter too:
-        ``draws.stats["temperature"]["beta"]``.
+        Temperatures, thermostats and control variates are dicts by parameter, even if there is only
+        one parameter: ``draws.stats["temperature"]["beta"]``.
     settings : dict
-        The sampler, its arguments and seed, the versions of the packages.
+        The name of the sampler, its arguments and seed, and the versions of the packages.
 
     Examples
     --------
@@ -84,28 +84,28 @@ class Draws(Mapping):
         )
 
     def summary(self, names: Sequence[str] | None = None) -> Summary:
-        """Mean, standard deviation, quantiles and effective sample size of every quantity.
+        """Summarise every quantity: mean, standard deviation, quantiles, effective sample size.
 
-        Draws are read a few quantities at a time, from memory or from files, and take little
-        memory besides.
+        The draws are read a few quantities at a time, from memory or from files, which takes little
+        memory beside them.
 
         Parameters
         ----------
         names : list of str, optional
-            What to sum up: parameters and test functions (``"beta"``), parts of nested parameters
-            (``"layer"``, ``"layer/weights"``), or single numbers (``"beta[2]"``, ``"A[0, 3]"``).
-            All by default.
+            What to summarise: parameters and test functions (``"beta"``), parts of nested
+            parameters (``"layer"``, ``"layer/weights"``), or single numbers (``"beta[2]"``,
+            ``"A[0, 3]"``). All by default.
 
         Returns
         -------
         Summary
-            A dict of columns that prints as a table: `mean`, `sd`, the quantiles `5%`, `50%` and
-            `95%`; `ess`, how many independent draws would tell the mean as well, at most N log₁₀ N
-            for N draws; `mcse`, the Monte Carlo standard error of the mean; with several chains the
-            split R̂, `r_hat`, below 1.01 when they agree. A quantity that does not vary has NaN for
-            the last three. Of more than 60 quantities the first and the last five are printed. Its
-            list `names` has the names of the rows, and its method `to_frame()` returns a data frame
-            of pandas.
+            A dict of columns, which prints as a table: `mean`, `sd`, and the quantiles `5%`, `50%`
+            and `95%`; `ess`, the effective sample size: how many independent draws would give the
+            mean with the same error, at most N log₁₀ N for N draws; `mcse`, the Monte Carlo
+            standard error of the mean; with several chains `r_hat`, the split R̂, which is below
+            1.01 if they agree. A quantity that does not vary has NaN in the last three. Of more
+            than 60 quantities, the first and the last five are printed. The list `names` has the
+            names of the rows, and the method `to_frame()` returns a data frame of pandas.
 
         Examples
         --------
@@ -126,24 +126,24 @@ class Draws(Mapping):
         coords: Mapping[str, Sequence] | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
     ) -> Any:
-        """The draws for ArviZ, with its plots, summaries and netCDF files.
+        """Convert the draws for ArviZ, which has plots, summaries and netCDF files.
 
-        Parameters and test functions are in the group `posterior`; the group `sample_stats` has
-        what `stats` has, the log posterior under ArviZ's name `lp`. Names of nested parameters are
-        joined by dots; where two would have one name, or a quantity that of a dimension, that is an
-        error. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
+        Parameters and test functions are in the group `posterior`. The group `sample_stats` has
+        what `stats` has, with the log posterior under ArviZ's name `lp`. The names of nested
+        parameters are joined by dots. It is an error if two quantities then have the same name, or
+        if one has the name of a dimension. Needs ArviZ: `pip install 'sgmcmc[plot]'`.
 
         Parameters
         ----------
         coords : dict of sequences, optional
-            The labels along named dimensions.
+            The labels along each named dimension.
         dims : dict of lists of str, optional
-            The names of the dimensions of each quantity, but for chains and draws.
+            The names of the dimensions of each quantity, without those of chains and draws.
 
         Returns
         -------
         arviz.InferenceData or xarray.DataTree
-            What the installed ArviZ works with: the first up to 0.23, the other from 1.0 on.
+            The first with ArviZ up to 0.23, the second from 1.0 on.
 
         Examples
         --------
@@ -189,7 +189,7 @@ class Draws(Mapping):
         for group, arrays in groups.items():
             kept = getattr(data, group).data_vars if hasattr(data, group) else ()
             for name in arrays:
-                if name not in kept:  # it has given way to a coordinate
+                if name not in kept:  # ArviZ has put a coordinate of this name in its place
                     raise ValueError(
                         f"{name!r} is the name of a dimension, chains and draws among them, and "
                         f"ArviZ would leave out the draws: {RENAME}"
@@ -198,7 +198,7 @@ class Draws(Mapping):
 
 
 def by_dotted_name(nest: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """The arrays of a nest by the names that ArviZ gets."""
+    """Return the arrays of a nest by the names that they have in ArviZ."""
     paths, found = {}, {}
     for path, x in zip(tree.names(nest), tree.leaves(nest)):
         name = renamed.get(path, path.replace("/", "."))

@@ -1,7 +1,8 @@
-"""What a function does, as a key: equal keys mean that functions compile to the same program.
+"""Make keys of functions and values: functions with equal keys compile to the same program.
 
-A function is known by its code and by the values of all that it refers to: its defaults, the
-variables around it, globals, functions that it calls, and so on through these.
+The key of a function has its code, and the values of everything that it refers to: its default
+arguments, the variables of the functions around it, global variables, the functions that it calls,
+and in turn what these refer to.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-MAX_BYTES = 16 << 20  # arrays around a function that are compared, and kept
+MAX_BYTES = 16 << 20  # the most bytes of arrays that one key may refer to, and so keep in memory
 PLAIN = type(None), bool, int, float, complex, str, bytes, type(...), range, slice
-# Compared by identity, as they do not change
+# Values that do not change are compared by identity
 ITSELF = tf.DType, tf.TensorShape, BuiltinFunctionType, np.ufunc
 LIBRARIES = sys.stdlib_module_names | {
     *("keras", "numpy", "scipy", "sgmcmc", "tensorflow", "tensorflow_probability", "tf_keras")
@@ -27,11 +28,11 @@ LIBRARIES = sys.stdlib_module_names | {
 
 
 class UnknownValue(TypeError):
-    """A value of which it cannot be said whether it equals another."""
+    """Raised for a value that cannot be compared with others."""
 
 
 class Fingerprint:
-    """Makes keys, and keeps alive all that they know by identity."""
+    """Makes keys, and keeps a reference to every value that is compared by identity."""
 
     def __init__(self) -> None:
         self.kept: list[Any] = []
@@ -39,9 +40,10 @@ class Fingerprint:
         self.nbytes = 0
 
     def of(self, x: Any, names: frozenset[str] = frozenset()) -> Hashable:
-        """The key of a value. Of a module, the attributes called `names` are part of it.
+        """Return the key of a value.
 
-        An object is known by its attributes, where it is of classes written in Python.
+        The key of a module has its attributes called `names`. The key of an object has its
+        attributes, if its classes are written in Python.
         """
         if isinstance(x, PLAIN):
             return type(x).__name__, repr(x)
@@ -78,13 +80,13 @@ class Fingerprint:
         return "object", self.of(type(x)), self.of(vars(x))
 
     def count(self, nbytes: int) -> None:
-        """Refuse to keep many large arrays alive."""
+        """Count the bytes of arrays that are referred to, and raise an error if they are many."""
         self.nbytes += nbytes
         if self.nbytes > MAX_BYTES:
             raise UnknownValue(f"arrays of more than {MAX_BYTES} bytes")
 
     def array(self, x: Any) -> Hashable:
-        """The key of an array: its content."""
+        """Return the key of an array, which has a hash of its content."""
         if x.dtype.hasobject:
             raise UnknownValue(f"array of {x.dtype}")
         self.count(x.nbytes)
@@ -92,7 +94,7 @@ class Fingerprint:
         return type(x).__name__, x.shape, x.dtype.str, content
 
     def function(self, f: FunctionType) -> Hashable:
-        """The key of a function: its code, and what that refers to."""
+        """Return the key of a function: its code, and the keys of what that refers to."""
         names, around = names_in(f.__code__), f.__globals__
         used = [(n, self.of(around[n], names)) for n in sorted(globals_in(f.__code__) & {*around})]
         imported = sorted(n for n in names if n not in around and n in sys.modules)
@@ -101,7 +103,7 @@ class Fingerprint:
         return f.__code__, tuple(used), cells, self.of(f.__defaults__), self.of(f.__kwdefaults__)
 
     def members(self, cls: type) -> Hashable:
-        """The keys of a class's attributes and methods, and of the classes below it."""
+        """Return the keys of a class's attributes and methods, and of its base classes."""
         below = tuple(self.of(c) for c in cls.__mro__[1:])
         found = []
         for name, x in sorted(vars(cls).items()):
@@ -115,7 +117,7 @@ class Fingerprint:
 
 
 def is_of_library(x: Any) -> bool:
-    """True for functions, classes and modules of libraries, and distributions of TFP."""
+    """True for functions, classes and modules of libraries, and for objects of TFP."""
     if type(x).__module__.startswith("tensorflow_probability."):
         return True
     if not isinstance(x, (FunctionType, type, ModuleType)):
@@ -125,29 +127,29 @@ def is_of_library(x: Any) -> bool:
 
 
 def is_in_python(cls: type) -> bool:
-    """True for classes whose objects have no state but their attributes."""
+    """True for classes whose objects have no other state than their attributes."""
     is_made_by_class_statement = cls.__flags__ & (1 << 9)
     return bool(is_made_by_class_statement) and not vars(cls).get("__slots__")
 
 
 def inner(code: CodeType) -> list[CodeType]:
-    """The code of functions inside a function."""
+    """Return the code of the functions that are defined inside a function."""
     return [c for c in code.co_consts if isinstance(c, CodeType)]
 
 
 def names_in(code: CodeType) -> frozenset[str]:
-    """All globals and attributes that code and the functions inside it name."""
+    """Return the names of all globals and attributes in code and in the functions inside it."""
     return frozenset(code.co_names).union(*map(names_in, inner(code)))
 
 
 def globals_in(code: CodeType) -> set[str]:
-    """The globals that code and the functions inside it read."""
+    """Return the names of the globals that code and the functions inside it read."""
     found = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
     return found.union(*map(globals_in, inner(code)))
 
 
 def content(cell: CellType) -> Any:
-    """The value of a variable around a function; None where it has none yet."""
+    """Return the value of a variable of the function around; None if it has no value yet."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -10,17 +10,18 @@ import numpy as np
 from .curvature import Coordinates, times
 
 MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
-WINDOW = 8  # iterations over which nothing was gained
-FEW = 3  # iterations of Newton's method over which nothing was gained
-TRIALS = 60  # of one line search
+WINDOW = 8  # L-BFGS may stop if it has gained little over so many iterations
+FEW = 3  # Newton's method stops if it has gained little over so many iterations
+TRIALS = 60  # points that one line search tries, at most
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class Task(NamedTuple):
-    """What is minimised, to which tolerance, in how many iterations at most.
+    """A function to minimise, the tolerance, and the most iterations to take.
 
-    `eps` is the relative rounding error of values, and `progress` is told iterations and values.
+    `eps` is the relative rounding error of the function's values. `progress` is called with the
+    number of iterations and minus the value.
     """
 
     objective: Objective
@@ -31,7 +32,10 @@ class Task(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Where a search stands: the point, what may still be gained, the gradient, the iterations."""
+    """The state of a search.
+
+    `gap` estimates by how much the function can still fall, and `slope` is its gradient at `x`.
+    """
 
     x: np.ndarray
     gap: float = np.inf
@@ -40,10 +44,10 @@ class Search(NamedTuple):
 
 
 def newton(task: Task, coordinates: Callable[[np.ndarray], Coordinates], state: Search) -> Search:
-    """Minimise by Newton's method until little may be gained, or little was.
+    """Minimise by Newton's method, until little can still be gained, or little has been gained.
 
-    Each step is one of steepest descent in coordinates that are round where the search stands, with
-    a line search: a start from which everything is off by orders of magnitude does no harm.
+    Each step goes downhill in coordinates in which the curvature at the present point is the same
+    in all directions, and has a line search. So the start may be wrong by orders of magnitude.
     """
     objective, tolerance, limit, eps, progress = task
     x, gap, _, iterations = state
@@ -68,11 +72,13 @@ def newton(task: Task, coordinates: Callable[[np.ndarray], Coordinates], state: 
 
 
 def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
-    """Minimise by L-BFGS until little may be gained, and little was in the last iterations.
+    """Minimise by L-BFGS, until little can still be gained, and little has been gained recently.
 
-    What may be gained is ½ gᵀH⁻¹g, where H knows only the directions that were searched, as they
-    were then: hence the second condition, and both must hold once more after H was forgotten. In
-    coordinates in which all of the curvature is round, ½ gᵀg is enough.
+    The estimate of what can still be gained is ½ gᵀH⁻¹g. But H only knows directions that were
+    searched, and their curvature at that time. Therefore there is the second condition, and both
+    must hold a second time after H was forgotten. If `back` is a matrix, in whose coordinates the
+    curvature is the same in all directions, ½ gᵀg alone decides.
+
     Nocedal and Wright (2006), algorithm 7.4, with the bisecting weak Wolfe line search of Lewis and
     Overton (2013), which copes with the kinks of Laplace priors.
     """
@@ -97,12 +103,12 @@ def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
         settled = gap < tolerance and fell < tolerance
         if iterations >= limit or not g.any() or (settled and forgot_at - f < tolerance):
             break
-        if settled:  # what is remembered may be wrong where the curvature has changed
+        if settled:  # the remembered pairs may be wrong, if the curvature has changed
             pairs, values, forgot_at = (), [f], f
         direction = -two_loops(pairs, g)
         found = line_search(evaluate, x, f, g, direction, eps)
         if found is None and pairs:
-            pairs = ()  # a direction from stale pairs: begin anew, downhill
+            pairs = ()  # the pairs were out of date: begin again by steepest descent
             continue
         if found is None:
             break
@@ -117,7 +123,7 @@ def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
 
 
 def descend(task: Task, direction: np.ndarray, state: Search) -> Search:
-    """One step in this direction, where that leads downhill."""
+    """Take one step in this direction, if it leads downhill."""
     found = line_search(task.objective, state.x, *task.objective(state.x), direction, task.eps)
     if found is None:
         return state
@@ -127,7 +133,7 @@ def descend(task: Task, direction: np.ndarray, state: Search) -> Search:
 
 
 def two_loops(pairs: tuple, g: np.ndarray) -> np.ndarray:
-    """H⁻¹g by the L-BFGS two-loop recursion."""
+    """Compute H⁻¹g by the two-loop recursion of L-BFGS."""
     q, weights = g.copy(), []
     for step, change in reversed(pairs):
         weights.append((step @ q) / (step @ change))
@@ -148,9 +154,10 @@ def line_search(
     direction: np.ndarray,
     eps: float,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """The step, value and gradient at a point that meets the weak Wolfe conditions.
+    """Find a step that meets the weak Wolfe conditions, and the value and gradient after it.
 
-    Where values differ by no more than rounding, the slope decides instead (Hager and Zhang, 2005).
+    If two values differ by no more than rounding, the slopes decide (Hager and Zhang, 2005).
+    Returns None if no such step is found.
     """
     slope, low, high, t = float(g @ direction), 0.0, np.inf, 1.0
     rounding = 10 * eps * abs(f)

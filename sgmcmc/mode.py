@@ -23,11 +23,11 @@ from .sampler import assemble
 from .source import Source
 from .streams import SUBSET, stream, without_replacement
 
-CLOSE = 0.01  # the part of p/2, how far draws lie below the mode, that may still be gained
-GROWTH, SUBSET_BYTES = 8, 64 << 20
-ROUNDS = 4  # searches on all rows, at most, each in coordinates of its own
-REMEMBERED = 2  # points at which the last values are kept
-COARSE = 0.1  # rounding of a parameter, in standard deviations, that hinders a search
+CLOSE = 0.01  # the search ends if the log posterior can rise by no more than this part of p/2
+GROWTH, SUBSET_BYTES = 8, 64 << 20  # each subset is so many times larger; the largest one in memory
+ROUNDS = 4  # the most searches on all rows, each in new coordinates
+REMEMBERED = 2  # the log likelihood is remembered at so many points
+COARSE = 0.1  # a parameter whose rounding is above so many standard deviations hinders a search
 
 
 class ModeNotFound(UserWarning):
@@ -51,7 +51,7 @@ class ModeNotFound(UserWarning):
 
 @dataclass(frozen=True)
 class Ascent(Dynamics):
-    """θ ← θ + ε ĝ(θ)."""
+    """Stochastic gradient ascent: θ ← θ + ε ĝ(θ)."""
 
     def noise(self, x: Any) -> Noise:
         return Noise()
@@ -61,9 +61,10 @@ class Ascent(Dynamics):
 
 
 class MinusLogPosterior:
-    """−log posterior and its gradient, of flat chart coordinates, from part of the N rows.
+    """Minus the log posterior and its gradient, estimated from a part of the N rows.
 
-    The log likelihood at the last points is remembered: no pass over the data is made twice.
+    Its argument is one vector: the free coordinates of all parameters, laid end to end. It
+    remembers the log likelihood at the last points, so that no pass over the data is repeated.
     """
 
     def __init__(self, model: Model, part: Source, N: int, like: Any) -> None:
@@ -72,7 +73,7 @@ class MinusLogPosterior:
         self.seen: deque[tuple[bytes, Evaluation]] = deque(maxlen=REMEMBERED)
 
     def remembered(self, x: np.ndarray) -> Evaluation | None:
-        """The log likelihood of these rows at x, where it is known."""
+        """Return the log likelihood of these rows at x if it is remembered, else None."""
         return dict(self.seen).get(x.astype(self.dtype).tobytes())
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -100,16 +101,18 @@ def find_mode(
     search: bool = True,
     verbose: bool = False,
 ) -> Mode:
-    """A point near the mode of the log posterior, in chart coordinates.
+    """Find a point near the mode of the log posterior, in free coordinates.
 
-    Stochastic gradient ascent comes first where `opt_stepsize` is given; without `search` nothing
-    else does. The search is Newton's method on a few rows, robust to a start that is far away; then
-    L-BFGS with exact gradients on larger subsets and at last on all rows, in coordinates in which
-    the curvature is round. The search ends when the log posterior can rise by no more than CLOSE ·
-    p/2: that of a draw lies about p/2 below the mode's, so this is within a tenth of a posterior
-    standard deviation (half of one where a prior has kinks). How much it can still rise is judged
-    at the end by the curvature there. Where that is more, and the point is not at a kink, the
-    search goes on, and at last there is a warning.
+    Stochastic gradient ascent comes first, if `opt_stepsize` is given. Without `search` it is all
+    there is. The search begins with Newton's method on a few rows, for which the start may be far
+    away. Then comes L-BFGS, with exact gradients, on larger and larger subsets and at last on all
+    rows, in coordinates in which the curvature is the same in all directions.
+
+    The search ends when the log posterior can rise by no more than CLOSE · p/2. At a draw from the
+    posterior it is about p/2 lower than at the mode, so the point is then within a tenth of a
+    posterior standard deviation of the mode (within half of one if a prior has kinks). At the end,
+    the curvature at the point tells how much it can still rise. If that is more than this, and the
+    point is not at a kink, the search goes on. If it never ends in this way, there is a warning.
     """
     if opt_stepsize is not None:
         x = ascend(model, source, n, seed, x, opt_stepsize, n_iters_opt, verbose)
@@ -168,7 +171,7 @@ def find_mode(
 
 
 def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
-    """The warning for a search that ended elsewhere than at a mode."""
+    """Return the warning for a search that did not end at a mode."""
     p, eps = len(state.x), np.finfo(tree.leaves(params)[0].dtype).eps
     if coordinates.least <= SADDLE:
         where = "at a saddle point or in a tail, where the log posterior does not curve downwards"
@@ -209,7 +212,7 @@ def ascend(
     n_iters: int,
     verbose: bool,
 ) -> Any:
-    """Stochastic gradient ascent, run as any sampler is, with random numbers of its own."""
+    """Run stochastic gradient ascent, as a sampler with random numbers of its own."""
     start, h = tree.map(lambda a: tf.constant(a[None]), x), tree.leaves(opt_stepsize)
     sampler = assemble(model, Gradient(), Ascent(), start, source, n, h, seed + 2**64)
     try:
@@ -226,7 +229,7 @@ def ascend(
 
 
 def subset_sizes(source: Source, p: int) -> list[int]:
-    """Growing numbers of rows, fewer than all, on which to begin."""
+    """Return the sizes of the subsets on which the search begins, from small to large."""
     sizes, m = [], max(1000, 50 * p)
     while GROWTH * m <= source.N and m * source.row_bytes <= SUBSET_BYTES:
         sizes.append(m)

@@ -1,8 +1,8 @@
-"""Exact means and variances of the stochastic Cox-Ingersoll-Ross samplers after some steps.
+"""Exact means and variances of the samplers of probabilities, after any number of steps.
 
-A component of θ aims at Gamma(a, 1) with a = α + Σᵢ zᵢ, and each step has an â of its own: a on all
-rows for the exact process, α + (N/n) Σ_{i∈S} zᵢ on a minibatch. All functions take arrays with an
-entry for each component.
+The target of a component θ is Gamma(a, 1), with a = α + Σᵢ zᵢ. Each step uses its own estimate â of
+a. For the exact process â = a, from all rows; on a minibatch S, â = α + (N/n) Σ_{i∈S} zᵢ. All
+functions take arrays, with an entry for each component.
 
 Baker, Fearnhead, Fox and Nemeth (2018), Large-scale stochastic sampling from the probability
 simplex, NeurIPS; Barile and Nemeth, Control variate-based stochastic sampling from the probability
@@ -26,7 +26,7 @@ class Moments(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """The values that â takes, along the last axis, and how probable each is."""
+    """The values that â can take, along the last axis, and their probabilities."""
 
     values: np.ndarray
     probabilities: np.ndarray
@@ -36,14 +36,14 @@ class Distribution(NamedTuple):
 
 
 def cir_moments(theta0: Any, a: Any, h: float, n_steps: int = 1) -> Moments:
-    """The Cox-Ingersoll-Ross process itself after the time t = Mh.
+    """Moments of the exact Cox-Ingersoll-Ross process, at the time t = Mh.
 
     The process dθ = (a − θ) dt + √(2θ) dW from θ₀ has
 
         E θ = θ₀e^{−t} + a(1 − e^{−t})
         Var θ = 2θ₀e^{−t}(1 − e^{−t}) + a(1 − e^{−t})²
 
-    (Baker et al., 2018, corollary 3.2), and in the end those of Gamma(a, 1).
+    (Baker et al., 2018, corollary 3.2). As t grows, these become the moments of Gamma(a, 1).
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ def cir_moments(theta0: Any, a: Any, h: float, n_steps: int = 1) -> Moments:
 
 
 def scir_moments(theta0: Any, a: Any, var_a_hat: Any, h: float, n_steps: int = 1) -> Moments:
-    """SCIR: the exact process, but with â for a at each step.
+    """Moments of SCIR: the process, with an estimate â in place of a at each step.
 
-    A step is θ' = (1 − e^{−h}) Gamma(â + K), K ~ Poisson(θe^{−h}/(1 − e^{−h})). With E â = a, the
+    A step is θ' = (1 − e^{−h}) Gamma(â + K), K ~ Poisson(θe^{−h}/(1 − e^{−h})). If E â = a, the
     mean is that of `cir_moments`, and the variance is larger by
 
         (1 − e^{−2Mh}) (1 − e^{−h})/(1 + e^{−h}) Var â
@@ -122,44 +122,45 @@ def scircv_moments(
     n_steps: int = 1,
     form: str = "alternative",
 ) -> Moments:
-    """SCIR with control variates, in either form.
+    """Moments of SCIR with control variates, in either of its two forms.
 
     With b̂ = (â − 1)/(a − 1), a step is θ' = c Gamma(â + Poisson(rθ/c)), where
 
         alternative:  r = e^{−b̂h},  c = (1 − e^{−b̂h})/b̂,  which is h at b̂ = 0
         main:         r = e^{−h},   c = (1 − e^{−h})/b̂
 
-    The main form needs b̂ > 0: where b̂ ≤ 0, it takes the step of the alternative form, here and in
-    the sampler. Given θ and â, the mean of θ' is câ + rθ and its variance c(câ + 2rθ), so the
-    moments follow from step to step, with expectations over the distribution of â:
+    The main form needs b̂ > 0. If b̂ ≤ 0, it takes the step of the alternative form, both here and
+    in the sampler. Given θ and â, the mean of θ' is câ + rθ and its variance is c(câ + 2rθ). So the
+    moments of a step follow from those of the step before, with expectations over the distribution
+    of â:
 
         E θ' = E[câ] + E[r] E θ
         Var θ' = E[c²â] + 2 E[cr] E θ + Var[câ + r E θ] + E[r²] Var θ
 
-    where E θ is a number in the third term. The means are (8) and (20) of Barile and Nemeth. Their
-    variances (9) and (21) lack the third term: they are E Var[θ | minibatches]. To (9), with b̂ > 0
-    always, add C₂(a − 1)² Var[â/(â − 1)], C₂ = (1 − e^{−h})² (1 − e^{−2Mh})/(1 − e^{−2h}). What
-    (21) lacks is large while θ is far from its mode: 41 % in the example below, though only .002 %
-    after 60 steps.
+    In the third term E θ is a constant. The means are (8) and (20) of Barile and Nemeth. Their
+    variances (9) and (21) lack the third term: they are E Var[θ | minibatches]. If always b̂ > 0,
+    what (9) lacks is C₂(a − 1)² Var[â/(â − 1)], C₂ = (1 − e^{−h})² (1 − e^{−2Mh})/(1 − e^{−2h}).
+    What (21) lacks is large while θ is far from its mode: 41 % in the example below, but only
+    .002 % after 60 steps.
 
-    In the alternative form the variance grows without bound unless E[e^{−2b̂h}] < 1, which fails
-    where minibatches often have b̂ < 0, as with a slightly above 1; the mean does so unless
-    E[e^{−b̂h}] < 1. What exceeds all floating-point numbers is given as infinite.
+    In the alternative form the variance grows without bound unless E[e^{−2b̂h}] < 1, and the mean
+    unless E[e^{−b̂h}] < 1. This fails if minibatches often have b̂ < 0, for example with a slightly
+    above 1. A moment that is larger than all floating-point numbers is returned as infinite.
 
     Parameters
     ----------
     theta0 : array_like
         The start θ₀, 0 or more.
     a : array_like
-        The shape in b̂, above 0 and not 1. Where a ≤ 1 the sampler takes plain steps: see
-        `scir_moments`.
+        The shape in b̂, above 0 and not 1. For a ≤ 1 the sampler takes steps without control
+        variates: see `scir_moments`.
     a_hat : tuple of array_like
-        The values of â, above 0, and their probabilities, both along the last axis, which the other
-        arguments lack: `a_hat_distribution` makes them for counts.
+        The values of â, above 0, and their probabilities. Both are along a last axis, which the
+        other arguments do not have. `a_hat_distribution` computes them for counts.
     h, n_steps : float, int
         The step size and the number of steps M.
     form : {'alternative', 'main'}
-        Which step.
+        Which of the two steps.
 
     Returns
     -------
@@ -209,7 +210,7 @@ def scircv_moments(
 
 
 def sgrld_moments(theta0: Any, a: Any, var_a_hat: Any, h: float, n_steps: int = 1) -> Moments:
-    """Riemannian Langevin dynamics for Gamma(a, 1), without its reflection at 0.
+    """Moments of Riemannian Langevin dynamics for Gamma(a, 1), without its reflection at 0.
 
     A step is θ' = θ + (h/2)(â − θ) + √(hθ) N(0, 1), so that
 
@@ -217,8 +218,8 @@ def sgrld_moments(theta0: Any, a: Any, var_a_hat: Any, h: float, n_steps: int = 
         Var θ' = (1 − h/2)² Var θ + (h/2)² Var â + h E θ
 
     It discretises the process of `cir_moments` at half its pace: h/2 there is h here. Reflection
-    adds to the mean; the moments are exact only as far as no step leads below 0, as in the first
-    step before it is reflected, or far from 0.
+    increases the mean, so the moments are exact only if no step leads below 0. That is so far from
+    0, and for the first step before it is reflected.
 
     Parameters
     ----------
@@ -251,18 +252,18 @@ def sgrld_moments(theta0: Any, a: Any, var_a_hat: Any, h: float, n_steps: int = 
 
 
 def a_hat_variance(count: Any, N: int, n: int) -> np.ndarray:
-    """Var â where the rows are categories and minibatches are drawn without replacement.
+    """Var â for categorical rows, with minibatches drawn without replacement.
 
-    With the share p = count/N,
+    With p = count/N, the proportion of rows of this category,
 
         Var â = (N²/n) p(1 − p) (N − n)/(N − 1)
 
     Parameters
     ----------
     count : array_like
-        How many of all rows are of the category.
+        The number of rows of the category, among all rows.
     N, n : int
-        The number of rows, and how many a minibatch has.
+        The number of all rows, and of the rows in a minibatch.
 
     Returns
     -------
@@ -280,9 +281,9 @@ def a_hat_variance(count: Any, N: int, n: int) -> np.ndarray:
 
 
 def a_hat_distribution(alpha: Any, count: Any, N: int, n: int) -> Distribution:
-    """The distribution of â where the rows are categories, drawn without replacement.
+    """The distribution of â for categorical rows, with minibatches drawn without replacement.
 
-    â = α + (N/n)Z, where Z, the number of the minibatch's rows that are of the category, is
+    â = α + (N/n)Z, where Z is the number of rows of the category in a minibatch. It is
     hypergeometric: P(Z = z) is proportional to C(count, z) C(N − count, n − z).
 
     Parameters
@@ -290,15 +291,15 @@ def a_hat_distribution(alpha: Any, count: Any, N: int, n: int) -> Distribution:
     alpha : array_like
         The shape of the prior, above 0.
     count : array_like
-        How many of all rows are of the category.
+        The number of rows of the category, among all rows.
     N, n : int
-        The number of rows, and how many a minibatch has.
+        The number of all rows, and of the rows in a minibatch.
 
     Returns
     -------
     Distribution
-        `values` and `probabilities` along a last axis that the arguments lack. Components of fewer
-        values than others repeat some of theirs with probability 0.
+        `values` and `probabilities`, along a last axis that the arguments do not have. A component
+        with fewer values than others repeats some of its own, with probability 0.
 
     Examples
     --------
@@ -329,7 +330,7 @@ def a_hat_distribution(alpha: Any, count: Any, N: int, n: int) -> Distribution:
 def _numbers(
     name: str, value: Any, at_least: float = -np.inf, above: float = -np.inf
 ) -> np.ndarray:
-    """Finite numbers within bounds, in double precision."""
+    """Check that numbers are finite and within bounds; return them in double precision."""
     x = checks.cast(name, checks.array(name, value), np.float64)
     if not ((above < x) & (at_least <= x)).all():
         low = f"above {above:g}" if above > -np.inf else f"at least {at_least:g}"
@@ -338,7 +339,7 @@ def _numbers(
 
 
 def _count(count: Any, N: int, n: int) -> np.ndarray:
-    """Numbers of rows, as floating-point numbers, for their products are large."""
+    """Check numbers of rows; return them as floating-point numbers, as their products are large."""
     if checks.whole("n", n) > checks.whole("N", N):
         raise ValueError(f"n must be at most N = {N}, not {n}")
     x = _numbers("count", count, at_least=0)
@@ -349,7 +350,7 @@ def _count(count: Any, N: int, n: int) -> np.ndarray:
 
 
 def _distribution(a_hat: tuple[Any, Any]) -> Distribution:
-    """Values of â and their probabilities."""
+    """Check the values of â and their probabilities."""
     if not isinstance(a_hat, tuple) or len(a_hat) != 2:
         raise TypeError(
             "a_hat must be the values of â and their probabilities, such as a_hat_distribution "

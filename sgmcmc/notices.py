@@ -1,8 +1,9 @@
 """Imports TensorFlow without the notices that it writes on every start.
 
-`TF_CPP_MIN_LOG_LEVEL=1` silences those of level INFO, but TensorFlow reads it after it has written
-some. The standard error stream is therefore held back during the import, and what is then written
-to it leaves out the lines of NOTICES. With `TF_CPP_MIN_LOG_LEVEL=0`, all is shown as it comes.
+`TF_CPP_MIN_LOG_LEVEL=1` silences notices of level INFO, but TensorFlow has already written some
+when it reads this variable. Therefore the standard error stream is held back during the import, and
+written afterwards without the lines of NOTICES. With `TF_CPP_MIN_LOG_LEVEL=0`, everything is shown
+at once.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ NOTICES = re.compile(
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Hold back what is written to the standard error stream, and then write all but notices.
+    """Hold back the standard error stream, and write it afterwards without the notices.
 
-    If the process crashes meanwhile, what it wrote is lost, but Python tells where it was.
+    If the process crashes in the meantime, what it wrote is lost, but Python reports where it was.
     """
     try:
         stream = os.dup(2)
-    except OSError:  # there is none
+    except OSError:  # there is no standard error stream
         yield
         return
     watched = faulthandler.is_enabled()
@@ -57,7 +58,7 @@ def held_back() -> Iterator[None]:
 
 
 def has_cuda() -> bool:
-    """Whether there is a CUDA driver on this machine."""
+    """True if there is a CUDA driver on this machine."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -70,4 +71,4 @@ if "tensorflow" not in sys.modules and os.environ.setdefault(LEVEL, "1") != "0":
         import tensorflow as tf
 
         if not has_cuda():
-            tf.config.list_physical_devices()  # else the first tensor would complain of that
+            tf.config.list_physical_devices()  # otherwise the first tensor would write a notice

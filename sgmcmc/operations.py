@@ -1,4 +1,4 @@
-"""The TensorFlow operations that a user's function is made of, and what to say of some."""
+"""Look at the TensorFlow operations in a user's function, and refuse or warn of some."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHECKS = {"Assert", "CheckNumerics", "CheckNumericsV2"}
 
 
 def types_of(graph: Any) -> set[str]:
-    """The types of all operations in a graph, and in the functions that it calls."""
+    """Return the types of all operations in a graph, and in the functions that it calls."""
     found = {op.type for op in graph.get_operations()}
     if found & CALLS:
         try:
@@ -32,7 +32,7 @@ def types_of(graph: Any) -> set[str]:
 
 
 def consider(name: str, types: Collection[str], jit: bool) -> None:
-    """Refuse what cannot be compiled, and warn of what does other than the user expects."""
+    """Refuse operations that cannot be compiled, and warn of those that may surprise the user."""
     if "EagerPyFunc" in types:
         raise ValueError(
             f"{name} calls tf.py_function, which runs Python at each step and cannot be compiled: "
@@ -55,5 +55,5 @@ def consider(name: str, types: Collection[str], jit: bool) -> None:
 
 
 def in_turn(types: Collection[str]) -> bool:
-    """True where a function cannot be mapped over chains at once, as it makes choices."""
+    """True if a function has branches, so that it cannot be evaluated for all chains at once."""
     return not CHOICES.isdisjoint(types)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-GAP_BYTES = 4096  # reading so many bytes that are not wanted is as fast as selecting one more row
-SLICE_BYTES = 16 << 20  # the most that one covering slice reads
-SELECTED = 500  # rows in one selection: the time of h5py grows with the square of their number
+GAP_BYTES = 4096  # to read so many unwanted bytes takes as long as to select one more row
+SLICE_BYTES = 16 << 20  # the most bytes that are read as one slice
+SELECTED = 500  # rows selected at a time, as h5py's time grows with the square of their number
 
 
 class Outside:
-    """An array-like that is read by slices, or by sorted row numbers where it takes those."""
+    """An array outside memory, which is read by slices or, if it can, by sorted row numbers."""
 
     def __init__(self, value: Any) -> None:
         self.value, self.takes_numbers = value, True
@@ -30,10 +30,11 @@ class Outside:
         return self.take(wanted)[places.reshape(rows.shape)]
 
     def take(self, wanted: np.ndarray) -> np.ndarray:
-        """The rows of these numbers, which increase.
+        """Read the rows with these numbers, which increase.
 
-        Rows that lie close together are picked from slices that cover them, others are selected.
-        Zarr takes any selection: its time is linear, and it decompresses each chunk once a call.
+        Rows that lie close together are read as slices that cover them; others are selected, so
+        many at a time. Zarr selects all rows in one call: its time is linear in their number, and
+        each call decompresses a chunk once.
         """
         if type(self.value).__module__.startswith("zarr"):
             return self.select(wanted)
@@ -46,27 +47,28 @@ class Outside:
         return np.concatenate([read(part) for part in parts])
 
     def pick(self, wanted: np.ndarray) -> np.ndarray:
-        """The rows of these numbers, from one slice."""
+        """Read the rows with these numbers from one slice that covers them."""
         first = int(wanted[0])
         return self[first : int(wanted[-1]) + 1][wanted - first]
 
     def select(self, wanted: np.ndarray) -> np.ndarray:
-        """The rows of these numbers, and no others."""
+        """Read the rows with these numbers, and no others."""
         if self.takes_numbers:
             try:
                 found = np.asarray(self.value[wanted])
                 if found.shape == (len(wanted), *self.shape[1:]):
                     return found
-            except Exception:  # whatever it is: if reading fails, it fails again below
+            except Exception:  # of any kind: if the file cannot be read, that fails again below
                 pass
             self.takes_numbers = False
         return np.concatenate([self[i : i + 1] for i in wanted.tolist()])
 
 
 def read_by_slices(value: Any) -> bool:
-    """Whether this is an array-like that is not in memory, as far as can be told.
+    """True if this appears to be an array outside memory.
 
-    Arrays in memory are NumPy's, or have `__dlpack__`; those of pandas are indexed by labels.
+    Arrays in memory are NumPy's, or have `__dlpack__`. Those of pandas are indexed by labels, and
+    are not read by slices.
     """
     return (
         not isinstance(value, (np.ndarray, np.generic))
@@ -79,5 +81,5 @@ def read_by_slices(value: Any) -> bool:
 
 
 def is_outside(array: Any) -> bool:
-    """Whether the rows of this checked array are read as they are wanted."""
+    """True if the rows of this array, which was checked, are read only when they are needed."""
     return isinstance(array, (np.memmap, Outside))

@@ -1,4 +1,4 @@
-"""Compiled programs, which calls with the same model and shapes share."""
+"""Compile functions, and share the programs between calls with equal models and shapes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import tensorflow as tf
 from . import checks, tree
 from .fingerprint import Fingerprint, UnknownValue
 
-MODELS = 32  # whose programs are kept
+MODELS = 32  # the programs of so many models are kept
 
 known: OrderedDict[Hashable, tuple[Programs, list]] = OrderedDict()
 lock = Lock()
 
 
 class Programs(dict):
-    """The programs of one model, by what they are for and the shapes of their arguments."""
+    """The programs of one model, by their purpose and the shapes of their arguments."""
 
     def traced(self, purpose: Hashable, fn: Callable, *arguments: Any) -> Callable:
-        """`fn` as a TensorFlow graph for arguments like these."""
+        """Return `fn` as a TensorFlow graph for arguments of these shapes."""
         key = purpose, signature(arguments)
         if key not in self:
             program = tf.function(fn, autograph=False)
@@ -32,7 +32,7 @@ class Programs(dict):
         return self[key]
 
     def compiled(self, purpose: Hashable, fn: Callable, jit: bool) -> Callable:
-        """`fn(*arguments, jit=...)` compiled for arguments like those of the first call."""
+        """Return `fn(*arguments, jit=...)`, which is compiled for the shapes of its first call."""
         program = None
 
         def call(*arguments: Any) -> Any:
@@ -49,7 +49,7 @@ class Programs(dict):
 
 
 def programs_of(*parts: Any) -> Programs:
-    """The programs of these functions and values: those of an equal model, if there was one."""
+    """Return the programs of a model made of these parts, shared with an earlier equal model."""
     keys = Fingerprint()
     try:
         key = keys.of(parts)
@@ -65,15 +65,15 @@ def programs_of(*parts: Any) -> Programs:
 
 
 def signature(arguments: Any) -> Hashable:
-    """The form, shapes and types of a nest of arrays."""
+    """Return the form, shapes and types of a nest of arrays, as a key."""
     leaves = tuple((tuple(x.shape), x.dtype) for x in tree.leaves(arguments))
     return repr(tree.map(lambda _: 0, arguments)), leaves
 
 
 def compiled(fn: Callable, jit: bool) -> Callable:
-    """Compile a function of tensors once: by XLA, or where XLA refuses by TensorFlow alone.
+    """Compile a function of tensors once, by XLA, or without it if XLA cannot compile it.
 
-    A flat list of arguments costs 35 µs a call, nested ones 105.
+    The program takes a flat list of tensors: such a call costs 35 µs, one with nests 105.
     """
     program = None
 
@@ -95,14 +95,14 @@ def compiled(fn: Callable, jit: bool) -> Callable:
                 "the speed",
                 stacklevel=2,
             )
-        fn = None  # it holds the data, which the program does not
+        fn = None  # let it go, as it may refer to the data, which the program does not
         return result
 
     return call
 
 
 def trace(fn: Callable, arguments: Any, leaves: list, jit: bool) -> Callable:
-    """A function of leaves that calls `fn` with the nests that they come from."""
+    """Trace a function of leaves, which puts them back into nests and calls `fn` with those."""
     like = tree.map(lambda _: 0, arguments)
     return tf.function(
         lambda *leaves: fn(*tree.pack(like, leaves), jit=jit),
@@ -112,6 +112,6 @@ def trace(fn: Callable, arguments: Any, leaves: list, jit: bool) -> Callable:
 
 
 def refused(error: tf.errors.OpError) -> str:
-    """The operation that XLA's error is about."""
+    """Return the operation that an error of XLA is about."""
     found = re.search(r"XLA_[CG]PU_JIT: (\w+)", str(error))
     return f"the operation {found[1]}" if found else f"it ({str(error).splitlines()[0]})"

@@ -1,4 +1,4 @@
-"""How far a run has come: one line that is rewritten in a terminal, plain lines elsewhere."""
+"""Show the progress of a run: one line that is rewritten in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ EVERY_SECONDS = 0.1
 
 
 class Progress:
-    """Prints the iteration, the speed and the log posterior's estimate.
+    """Prints the iteration, the speed, and the estimate of the log posterior.
 
-    `total` is None where it is not known how many iterations there will be.
+    `total` is None if the number of iterations is not known.
     """
 
     def __init__(self, total: int | None, label: str, verbose: bool = True) -> None:
@@ -51,7 +51,7 @@ class Progress:
             self.write(early)
 
     def update(self, done: int, log_posterior: float | None) -> None:
-        """So many iterations are done."""
+        """Tell how many iterations are done, and the log posterior."""
         if not self.verbose:
             return
         step, self.done = done - self.done, done
@@ -69,7 +69,7 @@ class Progress:
             self.write()
 
     def write(self, where: str | bool = False, start: str = "", end: str = "\n") -> None:
-        """One line."""
+        """Write one line."""
         speed = self.done / max(time.perf_counter() - self.began, 1e-9)
         if not where and self.total is None:
             where = f"{self.done:,} iterations"

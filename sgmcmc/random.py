@@ -1,7 +1,7 @@
-"""Random numbers that are functions of a key, the same with XLA and without it.
+"""Random numbers from a key, which are the same with XLA and without it.
 
-Samplers whose randomness depends on their state (SCIR's Poisson counts) get a key for each step and
-chain from the host, and draw from it inside compiled code.
+Some samplers need random numbers whose law depends on their state, as SCIR its Poisson counts. They
+get a key for each step and chain, and draw the numbers from it in compiled code.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from numpy.polynomial import Chebyshev, Polynomial
 
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
-FOLD = 0xFFFFFFFF  # a use that no call of `uniforms` has
+FOLD = 0xFFFFFFFF  # a `use` that is reserved for `folded`
 COS, SIN = (
     Chebyshev.interpolate(f, 7, [0, 1]).convert(kind=Polynomial).coef[::-1]
     for f in (lambda t: np.cos(np.pi * np.sqrt(t)), lambda t: np.pi * np.sinc(np.sqrt(t)))
-)  # polynomials in t = y² for cos(πy) and sin(πy) / y, right to 2e-10 for |y| < 1
+)  # polynomials in t = y² for cos(πy) and sin(πy) / y, with an error of 2e-10 for |y| < 1
 
 
 def rotated(x: tf.Tensor, by: int) -> tf.Tensor:
-    """The bits of 32-bit words, turned left."""
+    """Rotate the bits of 32-bit words to the left."""
     left = tf.bitwise.left_shift(x, tf.constant(by, tf.uint32))
     return tf.bitwise.bitwise_or(left, tf.bitwise.right_shift(x, tf.constant(32 - by, tf.uint32)))
 
 
 def threefry(key: Any, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two random words for each pair of words (x, y): Threefry-2x32 with 20 rounds.
+    """Map each pair of words (x, y) to two random words: Threefry-2x32 with 20 rounds.
 
     Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3, SC.
     """
@@ -47,7 +47,7 @@ def threefry(key: Any, x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor
 
 
 def words(key: tf.Tensor, shape: tuple[int, ...], use: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two arrays of random words; calls with the same key must differ in `use`.
+    """Draw two arrays of random words. Two calls with the same key must differ in `use`.
 
     Parameters
     ----------
@@ -65,19 +65,20 @@ def words(key: tf.Tensor, shape: tuple[int, ...], use: int) -> tuple[tf.Tensor, 
 def uniforms(
     key: tf.Tensor, shape: tuple[int, ...], use: int = 0, dtype: tf.DType = tf.float32
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two independent arrays of numbers in (0, 1).
+    """Draw two independent arrays of uniform numbers in (0, 1).
 
-    In single precision, 32 bits near 0 and 24 near 1: the logarithm of each is finite and below 0.
+    In single precision, numbers near 0 have 32 random bits and those near 1 have 24. The logarithm
+    of each is finite and below 0.
 
     Parameters
     ----------
     key : tensor of int32, (2,) or (chains, 2)
-        What a function of (params, data, key) was given. With a key for each chain, the first axis
-        of `shape` is the chains.
+        The key that a function of (params, data, key) is given. With a key for each chain, the
+        first axis of `shape` is the chains.
     shape : tuple of int
-        Of each of the two arrays.
+        The shape of each of the two arrays.
     use : int
-        Calls with the same key must differ in this number, or their results are the same.
+        Two calls with the same key must differ in this number, or their results are the same.
     dtype : tf.DType
         The type of the numbers.
 
@@ -96,7 +97,7 @@ def uniforms(
 
 
 def open_unit(word: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """A random word as a number in (0, 1)."""
+    """Turn random words into numbers in (0, 1)."""
     below = tf.constant(1 - 2.0**-24, dtype)
     return tf.minimum((tf.cast(word, dtype) + 0.5) * 2.0**-32, below)
 
@@ -104,16 +105,16 @@ def open_unit(word: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 def normals(
     key: tf.Tensor, shape: tuple[int, ...], use: int = 0, dtype: tf.DType = tf.float32
 ) -> tf.Tensor:
-    """Standard normals, by Box and Muller's method.
+    """Draw standard normals, by the method of Box and Muller.
 
     Parameters
     ----------
     key : tensor of int32, (2,) or (chains, 2)
         As in `uniforms`.
     shape : tuple of int
-        Of the result.
+        The shape of the result.
     use : int
-        Calls with the same key must differ in this number.
+        Two calls with the same key must differ in this number.
     dtype : tf.DType
         The type of the numbers.
 
@@ -135,13 +136,13 @@ def normals(
 
 
 def box_muller(radius: tf.Tensor, angle: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Two standard normals from two uniforms."""
+    """Turn two uniforms into two standard normals."""
     radius, y = tf.sqrt(-2 * tf.math.log(radius)), 2 * angle - 1
     return radius * polynomial(COS, y * y), radius * y * polynomial(SIN, y * y)
 
 
 def polynomial(coefficients: np.ndarray, t: tf.Tensor) -> tf.Tensor:
-    """Horner's scheme: a sixth of the time of XLA's own sine and cosine."""
+    """Evaluate a polynomial. This takes a sixth of the time of XLA's own sine and cosine."""
     value = tf.constant(coefficients[0], t.dtype)
     for c in coefficients[1:]:
         value = value * t + tf.constant(c, t.dtype)
@@ -149,16 +150,16 @@ def polynomial(coefficients: np.ndarray, t: tf.Tensor) -> tf.Tensor:
 
 
 def gammas(key: tf.Tensor, shape: tf.Tensor, use: int = 0) -> tf.Tensor:
-    """Gamma(shape, 1) elementwise, where TensorFlow's own does not compile.
+    """Draw Gamma(shape, 1) variables. TensorFlow's own function for this does not compile.
 
     Parameters
     ----------
     key : tensor of int32, (2,) or (chains, 2)
         As in `uniforms`.
     shape : tensor
-        The parameters; the result has their form and type.
+        The shape parameter of each variable. The result has its shape and type.
     use : int
-        The call takes four uses: calls with the same key must differ in this number by 4 or more.
+        A call takes four uses: two calls with the same key must differ in this number by 4 or more.
 
     Returns
     -------
@@ -177,7 +178,7 @@ def gammas(key: tf.Tensor, shape: tf.Tensor, use: int = 0) -> tf.Tensor:
 
 
 def folded(key: tf.Tensor, number: int) -> tf.Tensor:
-    """Another key, or one a chain, for each number; they serve uses of their own."""
+    """Derive a new key from a key and an integer; from keys of several chains, one for each."""
     first, second = tf.unstack(tf.bitcast(key, tf.uint32), axis=-1)
     number = tf.fill(first.shape, tf.constant(number, tf.uint32))
     words = threefry((first, second), number, tf.fill(first.shape, tf.constant(FOLD, tf.uint32)))

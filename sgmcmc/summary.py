@@ -1,4 +1,4 @@
-"""Means, quantiles, effective sample sizes and R̂ of draws, in little memory."""
+"""Summarise draws: means, quantiles, effective sample sizes and R̂, in little memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 
 from . import checks, tree
 
-MAX_ROWS, END_ROWS = 60, 5  # a longer table is printed as its first and last rows, as by pandas
-BLOCK = 2**21  # how many draws of quantities are copied at a time, if it is not one quantity
-WORK = 2**18  # how many numbers are transformed or subtracted at a time
-FIRST_LAGS, MOST_LAGS = 2**10, 2**17  # computed at a time; the first are most often enough
+MAX_ROWS, END_ROWS = 60, 5  # of a longer table, only the first and last rows are printed
+BLOCK = 2**21  # so many numbers are copied at a time, or all draws of one quantity if they are more
+WORK = 2**18  # so many numbers are transformed or subtracted at a time
+FIRST_LAGS, MOST_LAGS = 2**10, 2**17  # so many lags at first, then more; the first mostly suffice
 QUANTILES = (0.05, 0.5, 0.95)
 
 
 class Summary(dict):
-    """Columns of a table whose rows are quantities.
+    """A dict of the columns of a table, whose rows are quantities.
 
-    It prints as a table, of more than 60 quantities the first and last five.
+    It prints as a table. Of more than 60 quantities, the first and last five are printed.
 
     Attributes
     ----------
     names : list of str
-        The quantities.
+        The names of the rows.
     """
 
     def __init__(self, names: list[str], columns: dict[str, np.ndarray]) -> None:
@@ -52,7 +52,7 @@ class Summary(dict):
         return "\n".join(["<table>", *table, "</tbody>", "</table>", *notes])
 
     def rows(self) -> list[list[str]]:
-        """The printed table, its titles first."""
+        """Return the rows of the printed table, of which the first has the titles."""
         formats = {"ess": "{:.0f}", "r_hat": "{:.3f}"}
         is_cut = len(self.names) > MAX_ROWS
         shown = range(len(self.names))
@@ -68,11 +68,11 @@ class Summary(dict):
         return [["", *self], *rows[0], *gap, *(rows[1] if is_cut else [])]
 
     def note(self) -> list[str]:
-        """A line on how many rows there are, where they are not all printed."""
+        """Return a line with the number of rows, if they are not all printed."""
         return [f"[{len(self.names)} rows]"] if len(self.names) > MAX_ROWS else []
 
     def to_frame(self) -> Any:
-        """The table as a data frame of pandas, with the quantities' names as its index.
+        """Return the table as a data frame of pandas, with the names of quantities as its index.
 
         Returns
         -------
@@ -86,7 +86,10 @@ class Summary(dict):
 
 
 def summarize(draws: dict[str, Any], chained: bool, names: list[str] | None) -> Summary:
-    """The summary of draws, (draws, ...) or (chains, draws, ...); of some of them by name."""
+    """Summarise draws, or those called `names`.
+
+    Arrays are (draws, ...), or (chains, draws, ...) if they are `chained`.
+    """
     if not draws:
         raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
     arrays = dict(zip(tree.names(draws), tree.leaves(draws)))
@@ -109,7 +112,7 @@ def summarize(draws: dict[str, Any], chained: bool, names: list[str] | None) -> 
 
 
 def quantities(arrays: dict[str, Any], names: list[str] | None) -> list[tuple[str, range]]:
-    """Paths of arrays, and which of the numbers of one draw are wanted."""
+    """Return the paths of arrays, and for each which of the numbers in a draw are wanted."""
     sizes = {path: range(int(np.prod(x.shape[2:]))) for path, x in arrays.items()}
     if names is None:
         return list(sizes.items())
@@ -126,7 +129,7 @@ def quantities(arrays: dict[str, Any], names: list[str] | None) -> list[tuple[st
 
 
 def one_number(arrays: dict[str, Any], name: str) -> tuple[str, range]:
-    """The path and place of a quantity such as ``beta[2]``."""
+    """Return the path of an array and the place in it, of a quantity such as ``beta[2]``."""
     path, bracket, index = str(name).partition("[")
     if bracket and path in arrays:
         shape = arrays[path].shape[2:]
@@ -144,7 +147,7 @@ def one_number(arrays: dict[str, Any], name: str) -> tuple[str, range]:
 
 
 def summary_of(x: np.ndarray) -> dict[str, np.ndarray]:
-    """The columns of the table for draws (quantities, chains, draws), which it puts in order."""
+    """Return the columns of the table for draws (quantities, chains, draws); reorders these."""
     _, chains, n = x.shape
     varies = x.min(axis=(1, 2)) != x.max(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -162,14 +165,14 @@ def summary_of(x: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def squares(x: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Sums of squared deviations from the means, along the last axis."""
+    """Return the sums of squared deviations from the means, along the last axis."""
     step = max(1, WORK // means.size)
     parts = (x[..., t : t + step] - means[..., None] for t in range(0, x.shape[-1], step))
     return sum((part**2).sum(axis=-1) for part in parts)
 
 
 def sorted_at(x: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Quantiles of each row, interpolated linearly: (shares, rows). It reorders the rows."""
+    """Return quantiles of each row, (shares, rows), interpolated linearly; reorders the rows."""
     at = shares * (x.shape[1] - 1)
     low, high = np.floor(at).astype(int), np.ceil(at).astype(int)
     x.partition(np.unique([low, high]), axis=1)
@@ -178,12 +181,12 @@ def sorted_at(x: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 
 def effective_size(x: np.ndarray, means: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Effective sample sizes of the means over chains, (quantities,); at most N log₁₀ N.
+    """Return the effective sample size of the mean of each quantity, at most N log₁₀ N.
 
-    N / (1 + 2 Σ ρ_k), with the autocorrelation ρ_k of all chains relative to their common mean, up
-    to the first pair ρ_2j + ρ_2j+1 below zero (Geyer 1992; Vehtari et al. 2021, (10)), and the
-    bound of Vehtari et al. for antithetic chains. Autocovariances at large lags are not computed
-    where no pair is positive so far.
+    It is N / (1 + 2 Σ ρ_k), where ρ_k is the autocorrelation of all chains relative to their common
+    mean. The sum ends at the first pair ρ_2j + ρ_2j+1 below zero (Geyer 1992; Vehtari et al. 2021,
+    (10)). The bound, for antithetic chains, is that of Vehtari et al. Once this pair has been found
+    for all quantities, autocovariances at larger lags are not computed.
     """
     _, chains, n = x.shape
     total = within + (means.var(axis=1, ddof=1) if chains > 1 else 0)
@@ -204,9 +207,9 @@ def effective_size(x: np.ndarray, means: np.ndarray, within: np.ndarray) -> np.n
 
 
 def lagged_products(x: np.ndarray, means: np.ndarray, start: int, count: int) -> np.ndarray:
-    """Σ_t (x_t − mean)(x_t+k − mean), averaged over chains, for lags k = start, start + 1, ...
+    """Compute Σ_t (x_t − mean)(x_t+k − mean), averaged over chains, for lags k from `start` on.
 
-    By Fourier transforms of pieces of the chains, twice as long as there are lags.
+    It takes Fourier transforms of pieces of the chains, which are twice as long as there are lags.
     """
     size, (_, chains, n) = 2 * count, x.shape
     some, few = max(1, WORK // (size * chains)), max(1, WORK // size)
@@ -226,7 +229,7 @@ def lagged_products(x: np.ndarray, means: np.ndarray, start: int, count: int) ->
 
 
 def split_r_hat(x: np.ndarray) -> np.ndarray:
-    """R̂ of the halves of all chains (Brooks and Gelman 1998)."""
+    """Compute R̂ of the halves of all chains (Brooks and Gelman 1998)."""
     m, n = 2 * x.shape[1], x.shape[2] // 2
     halves = x[..., :n], x[..., n : 2 * n]
     means = [half.mean(axis=2, dtype=float) for half in halves]

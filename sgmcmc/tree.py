@@ -1,4 +1,4 @@
-"""Small operations over parameters: dicts of arrays, which may be nested."""
+"""Small operations on nests: dicts of arrays, which may be nested."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ pack = tf.nest.pack_sequence_as
 
 
 def copies(*nests: Any) -> tuple:
-    """Dicts of the same leaves, for users' functions that change theirs."""
+    """Copy the dicts but not the arrays, for users' functions that change their dicts."""
     return map(lambda x: x, nests)
 
 
 def each(fn: Any, *nests: Any) -> Any:
-    """The values of fn at each entry along the first axis, in turn; an axis of length 1 is shared.
+    """Evaluate fn for each entry along the first axis, one after the other, and stack the results.
 
-    Unlike `tf.vectorized_map` this takes random numbers, and loops in fn.
+    A first axis of length 1 is shared by all. Unlike in `tf.vectorized_map`, fn may draw random
+    numbers and have loops.
     """
     count = max(x.shape[0] for x in leaves(nests))
 
@@ -35,7 +36,7 @@ def each(fn: Any, *nests: Any) -> Any:
 
 
 def names(nest: Any, prefix: str = "") -> list[str]:
-    """The path of each leaf, such as ``layer/weights``, in the order of `leaves`."""
+    """Return the path of each leaf, such as ``layer/weights``, in the order of `leaves`."""
     if not isinstance(nest, dict):
         return [prefix]
     join = f"{prefix}/" if prefix else ""
@@ -43,18 +44,18 @@ def names(nest: Any, prefix: str = "") -> list[str]:
 
 
 def size(nest: Any) -> int:
-    """How many numbers a nest holds."""
+    """Return how many numbers a nest holds."""
     return sum(math.prod(x.shape) for x in leaves(nest))
 
 
 def flat(nest: Any) -> tf.Tensor:
-    """The numbers of each chain laid end to end: what `split` cuts."""
+    """Lay the numbers of each chain end to end, as (chains, total size). `split` undoes this."""
     parts = [tf.reshape(x, (x.shape[0], math.prod(x.shape[1:]))) for x in leaves(nest)]
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
 
 
 def split(flat: tf.Tensor, like: Any) -> Any:
-    """Cut (chains, total size) into the shapes of `like`, whose first axis is the chains."""
+    """Cut (chains, total size) into arrays in the form of `like`, with chains as the first axis."""
     shapes = [x.shape for x in leaves(like)]
     sizes = [shape[1:].num_elements() for shape in shapes]
     parts = [flat] if len(sizes) == 1 else tf.split(flat, sizes, axis=-1)

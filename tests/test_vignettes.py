@@ -100,12 +100,20 @@ def test_the_reference_is_up_to_date():
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *VIGNETTES.rglob("*.md")], ids=lambda p: p.stem
+    "page", [*sorted(ROOT.glob("*.md")), *VIGNETTES.rglob("*.md")], ids=lambda p: p.stem
 )
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def test_architecture_names_modules_that_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_/]+(?:\.py|/))`", text))
+    assert len(named) > 20
+    missing = [name for name in named if not (ROOT / "sgmcmc" / name).exists()]
+    assert not missing, "the code has changed: ARCHITECTURE.md must change with it"
 
 
 def test_every_public_docstring_has_an_example():

@@ -1,1 +1,1 @@
-"""Models with samplers of their own."""
+"""Models for which the package has functions of their own, such as topic models."""

@@ -1,4 +1,4 @@
-"""Documents as counts of words: a corpus in memory or in a file, and its rows for minibatches."""
+"""Documents as counts of words, from matrices or files, and their rows for minibatches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import numpy as np
 
 from .. import checks
 
-MOST_TOKENS = 1_000_000  # of a document
+MOST_TOKENS = 1_000_000  # the most tokens that a document may have
 
 
 class Corpus:
-    """Documents as sparse counts: of document d, words[starts[d] : starts[d + 1]] and so on."""
+    """Documents as sparse counts.
+
+    Document d has the words words[starts[d] : starts[d + 1]], with the counts in the same places.
+    """
 
     def __init__(
         self, starts: np.ndarray, words: np.ndarray, counts: np.ndarray, n_words: int
@@ -31,7 +34,7 @@ class Corpus:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each document."""
+        """The number of tokens of each document."""
         return np.add.reduceat(self.counts, self.starts[:-1], dtype=np.int64)
 
     @property
@@ -40,18 +43,18 @@ class Corpus:
         return int(np.diff(self.starts).max())
 
     def some(self, documents: np.ndarray) -> Corpus:
-        """A corpus of these documents."""
+        """Return a corpus of these documents."""
         sizes = np.diff(self.starts)[documents]
         entries = np.repeat(self.starts[:-1][documents], sizes) + within(sizes)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         return Corpus(starts, self.words[entries], self.counts[entries], self.n_words)
 
     def rows(self) -> dict[str, Rows]:
-        """What a sampler takes as its data set: arrays made as they are read."""
+        """Return the documents as a sampler's `dataset`: arrays whose rows are made when read."""
         return {"words": Rows(self, self.words), "counts": Rows(self, self.counts)}
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
-        """The tokens of each document in two parts, the first with this share of them."""
+        """Split the tokens of each document at random; the first part has this share of them."""
         taken = np.empty_like(self.counts)
         for start, stop in zip(self.starts, self.starts[1:]):
             counts = self.counts[start:stop]
@@ -64,12 +67,12 @@ class Corpus:
 
 
 def within(sizes: np.ndarray) -> np.ndarray:
-    """0, 1, ... in each of some groups of these sizes."""
+    """Number the members of each group: 0, 1, ... for groups of these sizes, end to end."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 class Rows:
-    """An array of (documents, width) whose rows are made when they are read, 0 behind their end."""
+    """An array (documents, width) whose rows are made when they are read, and filled up with 0."""
 
     def __init__(self, corpus: Corpus, values: np.ndarray) -> None:
         self.corpus, self.values = corpus, values
@@ -88,7 +91,7 @@ class Rows:
 
 
 def corpus(name: str, value: Any, n_words: int | None = None) -> Corpus:
-    """Documents from a sparse or dense matrix, or from a file; those checked."""
+    """Read documents from a sparse or dense matrix, or from a file, and check them."""
     if isinstance(value, (str, os.PathLike)):
         found = read(name, Path(value), n_words)
     else:
@@ -116,7 +119,7 @@ def corpus(name: str, value: Any, n_words: int | None = None) -> Corpus:
 
 
 def of_matrix(name: str, value: Any) -> Corpus:
-    """Documents from a matrix, one a row."""
+    """Read documents from a matrix, whose rows they are."""
     if hasattr(value, "tocsr"):
         matrix = value.tocsr()
         if matrix.ndim != 2:
@@ -147,7 +150,7 @@ def ordered(
     documents: int,
     n_words: int,
 ) -> Corpus:
-    """A corpus of entries in the order of their documents, without those that count nothing."""
+    """Make a corpus from entries in the order of their documents, without entries of count 0."""
     good = (counts >= 0) & (counts < 2**31) & (counts == np.floor(counts))
     if not good.all():
         bad = np.argmin(good)
@@ -162,11 +165,11 @@ def ordered(
 
 
 def read(name: str, path: Path, n_words: int | None) -> Corpus:
-    """A file in the format of UCI's bags of words, or of LDA-C; either may be gzipped.
+    """Read a file in the format of UCI's bags of words or of LDA-C, gzipped or not.
 
-    The first has three lines with the numbers of documents, words and entries, then an entry a
-    line, `document word count`, numbered from 1. The other has a document a line,
-    `how_many word:count word:count ...`, numbered from 0.
+    The first format has three lines with the numbers of documents, words and entries, and then one
+    line for each entry, `document word count`, where numbers begin at 1. The second has one line
+    for each document, `how_many word:count word:count ...`, where words are numbered from 0.
     """
     try:
         content = path.read_bytes()
@@ -188,13 +191,13 @@ def read(name: str, path: Path, n_words: int | None) -> Corpus:
 
 
 class NotNumbers(Exception):
-    """A text that holds something else."""
+    """Raised for a text that is not made of numbers."""
 
 
 def numbers_in(content: bytes) -> np.ndarray:
-    """What is written, as integers."""
+    """Read all integers in a text."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # what cannot be read is a warning for some versions
+        warnings.simplefilter("error")  # some versions of NumPy only warn of what they cannot read
         try:
             return np.fromstring(content, np.int64, sep=" ")
         except (ValueError, DeprecationWarning):
@@ -202,7 +205,7 @@ def numbers_in(content: bytes) -> np.ndarray:
 
 
 def bag_of_words(name: str, content: bytes) -> Corpus:
-    """UCI's format."""
+    """Read the format of UCI's bags of words."""
     numbers = numbers_in(content)
     if len(numbers) < 3 or (numbers[:3] < 0).any():
         raise NotNumbers
@@ -224,7 +227,7 @@ def bag_of_words(name: str, content: bytes) -> Corpus:
 
 
 def lda_c(name: str, content: bytes, n_words: int | None) -> Corpus:
-    """The format of LDA-C."""
+    """Read the format of LDA-C."""
     pairs = np.array([line.count(b":") for line in content.splitlines() if line.strip()])
     numbers = numbers_in(content.replace(b":", b" "))
     if len(numbers) != len(pairs) + 2 * pairs.sum():
@@ -244,7 +247,7 @@ def lda_c(name: str, content: bytes, n_words: int | None) -> Corpus:
 
 
 def in_vocabulary(name: str, words: np.ndarray, n_words: int) -> None:
-    """Words that exist."""
+    """Check that all word numbers are those of words."""
     bad = (words < 0) | (words >= n_words)
     if bad.any():
         raise ValueError(

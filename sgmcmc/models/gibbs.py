@@ -1,7 +1,7 @@
-"""Topics of documents given the topics' words: Gibbs sampling in compiled code.
+"""Gibbs sampling, in compiled code, of the topics in documents when the topics are known.
 
-The model is that of latent Dirichlet allocation with its topics φ known: a document has topic
-proportions π ~ Dirichlet(α), and each of its tokens a topic z ~ π and a word w ~ φ_z.
+The model is latent Dirichlet allocation with known topics φ. A document has topic proportions
+π ~ Dirichlet(α). Each of its tokens has a topic z ~ π and a word w ~ φ_z.
 """
 
 from __future__ import annotations
@@ -13,39 +13,42 @@ import tensorflow as tf
 
 from .. import random
 
-CHUNK = 16  # tokens of one document that are neighbours in memory
-TOKENS = 4096  # at most about as many are worked on at a time: their numbers stay in the cache
+CHUNK = 16  # the tokens of a document are stored in chunks of this size
+TOKENS = 4096  # about so many tokens are worked on at a time, so that they fit into the cache
 START = 10  # steps of expectation-maximisation before the first sweep
-LEAST = 1e-30  # proportions are at least this: no token is without a topic
+LEAST = 1e-30  # proportions are at least this, so that each token has a topic
 
 
 class Room(NamedTuple):
-    """What is worked on at a time: so many documents, in so many chunks of CHUNK tokens."""
+    """The size of the buffers of one pass: the most documents, and chunks of CHUNK tokens."""
 
     documents: int
     chunks: int
 
 
 class Expected(NamedTuple):
-    """Expected numbers of tokens: E n_kw over all documents, and E n_dk."""
+    """Expected numbers of tokens: E n_kw, over all documents of a minibatch, and E n_dk."""
 
     words: tf.Tensor
     documents: tf.Tensor
 
 
 class Slots(NamedTuple):
-    """Tokens of some documents, in chunks: arrays of (CHUNK, chunks), or of (chunks, documents)."""
+    """The tokens of some documents, in chunks.
+
+    `word` and `taken` have shape (CHUNK, chunks), `owner` (chunks, documents).
+    """
 
     word: tf.Tensor
-    taken: tf.Tensor  # 1 where there is a token, else 0
-    owner: tf.Tensor  # 1 where the chunk is of the document, else 0
+    taken: tf.Tensor  # 1 where there is a token, 0 in places that are left empty
+    owner: tf.Tensor  # 1 if the chunk belongs to the document, otherwise 0
 
 
 def room(lengths: Any, n: int) -> Room:
-    """Room for minibatches of n documents from a corpus with these numbers of tokens.
+    """Choose the buffer sizes for minibatches of n documents, given all documents' token counts.
 
-    With as many passes as minibatches of mean size take, there is room for two standard deviations
-    more: few minibatches, as 1 in 40, take another pass.
+    The number of passes is what a minibatch of mean size needs. The buffers have room for two
+    standard deviations more, so that about 1 in 40 minibatches needs another pass.
     """
     chunks = -(-np.asarray(lengths) // CHUNK)
     mean, variance = chunks.mean(), chunks.var()
@@ -53,10 +56,10 @@ def room(lengths: Any, n: int) -> Room:
     most = (n * mean + 2 * np.sqrt(n * variance * (1 - n / len(chunks)))) / passes
     if passes == 1:
         documents = n
-    else:  # where short ones come together, and where the next one does not fit
+    else:  # allow for many short documents in one pass, and for a last one that does not fit
         documents, most = int(1.125 * n / passes) + 1, most + mean / 2
     most = max(int(np.ceil(most)), int(chunks.max()))
-    return Room(documents, most | 1)  # odd: columns 4 KB apart would share few places in the cache
+    return Room(documents, most | 1)  # an odd number, as columns 4 KB apart collide in the cache
 
 
 def expected_counts(
@@ -69,29 +72,30 @@ def expected_counts(
     n_burn_in: int = 20,
     n_samples: int = 40,
 ) -> Expected:
-    """Expected numbers of tokens by topic and word, and by document and topic, given φ.
+    """Estimate how many tokens each topic has, by word and by document, given the topics φ.
 
     Sweeps alternate between the proportions of each document and the topics of all its tokens,
 
-        π_d ~ Dirichlet(α + n_d),    P(z = k) = π_dk φ_kw / Σ_j π_dj φ_jw,
+        π_d ~ Dirichlet(α + n_d),    P(z = k) = π_dk φ_kw / Σ_j π_dj φ_jw.
 
-    and what is averaged over the sweeps after burn-in are these probabilities, not the topics
-    drawn from them (Rao and Blackwell). Documents are in groups for which there is `room`, as many
-    as the minibatch takes.
+    The average over the sweeps after burn-in is of these probabilities, and not of the topics drawn
+    from them (Rao and Blackwell). The documents of a minibatch are worked on in groups, each as
+    large as there is `room` for.
 
     Parameters
     ----------
     phi : tensor (K, W)
-        Probabilities of the words in each topic; a factor for each word makes no difference.
+        The probabilities of the words in each topic. A factor for each word makes no difference.
     words, counts : tensors of int32, (n, width)
-        The words of each document and how often they occur; 0 times where there is none.
+        The words of each document and their counts. Places that are left empty have the count 0.
     alpha : float or tensor (K,)
+        The parameter of the Dirichlet prior of the proportions.
     key : tensor of int32, (2,)
-        All randomness is a function of it.
+        Fixes all random numbers.
     room : Room
-        From `room`. A single document without room makes the answer NaN.
+        What the function `room` returns. A document that does not fit makes the result NaN.
     n_burn_in, n_samples : int
-        Sweeps before and during the average.
+        The numbers of sweeps before the average and in it.
     """
     (K, W), n = phi.shape, words.shape[0]
     alpha = tf.reshape(tf.cast(alpha, phi.dtype), (-1, 1))
@@ -120,7 +124,7 @@ def expected_counts(
 
 
 def mean_proportions(documents: tf.Tensor, alpha: tf.Tensor | float) -> tf.Tensor:
-    """E π_d from E n_dk, (documents, K), in its form: (α + E n_d) / Σ_k (α_k + E n_dk)."""
+    """Return E π_d = (α + E n_d) / Σ_k (α_k + E n_dk) from E n_dk; both are (documents, K)."""
     weights = documents + alpha
     return weights / tf.reduce_sum(weights, axis=-1, keepdims=True)
 
@@ -134,9 +138,9 @@ def laid_out(
     room: Room,
     dtype: tf.DType,
 ) -> tuple[tf.Tensor, Slots]:
-    """The tokens of documents first ... last − 1, as many as there is room for, and `last`.
+    """Lay out the tokens of documents first ... last − 1, as many as there is room for.
 
-    Document d has the chunks before ends[d] that are not those of the documents before it.
+    Returns `last` and the tokens. Document d has the chunks from ends[d − 1] to ends[d] − 1.
     """
     n, width = words.shape
     before = ends - -(-lengths // CHUNK)
@@ -145,7 +149,7 @@ def laid_out(
     last = tf.minimum(tf.reduce_sum(over), first + room.documents)
     document = tf.reduce_sum(tf.cast(ends[:, None] <= chunk, tf.int32), 0)
     here = document < last
-    owner = tf.minimum(document - first, room.documents - 1)  # of empty chunks: no matter which
+    owner = tf.minimum(document - first, room.documents - 1)  # empty chunks may have any owner
     owner = owner[:, None] == tf.range(room.documents)
     document = tf.minimum(document, n - 1)
 
@@ -154,7 +158,7 @@ def laid_out(
     document = tf.broadcast_to(document, token.shape)
     upto = tf.cumsum(counts, axis=1)
     pair, step = tf.zeros_like(token), 1 << width.bit_length() >> 1
-    while step:  # bisection: how many of the document's words come to an end before the token
+    while step:  # find the token's word by bisection, among the document's cumulative counts
         probe = tf.minimum(pair + step, width) - 1
         passed = tf.gather_nd(upto, tf.stack([document, probe], -1)) <= token
         pair = tf.where((pair + step <= width) & passed, pair + step, pair)
@@ -165,9 +169,10 @@ def laid_out(
 
 
 def scaled(likelihood: tf.Tensor) -> tf.Tensor:
-    """φ of each token, (CHUNK, chunks, K), with a largest value of 1; topics go to the front.
+    """Scale φ of each token to a largest value of 1, and move its last axis, topics, to the front.
 
-    A word that no topic has, as far as numbers go, tells nothing.
+    If all topics have probability 0 for a word, in floating-point numbers, that word counts as
+    equally probable in all.
     """
     most = tf.reduce_max(likelihood, -1, keepdims=True)
     likelihood = tf.where(most == 0, tf.ones_like(likelihood), likelihood / most)
@@ -182,10 +187,10 @@ def sweeps(
     n_burn_in: int,
     n_samples: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The mean probabilities of each token's topics, (K, CHUNK, chunks), and the next key.
+    """Return the mean probabilities of each token's topics, (K, CHUNK, chunks), and the next key.
 
-    Topics z and the uniform numbers for the next ones are carried from sweep to sweep: what a loop
-    carries XLA writes to memory, and what it does not, it would compute again for each use.
+    The loop carries the topics z, and the uniform numbers from which the next ones are drawn. XLA
+    writes what a loop carries to memory; other values it would compute again at each use.
     """
     K, *shape = likelihood.shape
     dtype, C = likelihood.dtype, shape[-1]
@@ -213,7 +218,7 @@ def sweeps(
 
     start = 0, tf.ones((K, C), dtype), slots.taken / tf.reduce_sum(likelihood, 0)
     _, pi, share = tf.while_loop(lambda i, *_: i < START, expect, start, parallel_iterations=1)
-    nowhere = tf.fill(shape, tf.constant(K, dtype))  # topics of tokens that n has counted
+    nowhere = tf.fill(shape, tf.constant(K, dtype))  # no topic, as the first n has all tokens
     kept = tuple(tf.TensorArray(dtype, n_samples, element_shape=(rows, C)) for rows in (K, CHUNK))
     start = 0, key, expected(pi, share), nowhere, uniforms(key, shape, dtype), kept
     _, key, _, _, _, kept = tf.while_loop(
@@ -225,18 +230,18 @@ def sweeps(
 
 
 def uniforms(key: tf.Tensor, shape: list[int], dtype: tf.DType) -> tf.Tensor:
-    """A uniform number for each token."""
+    """Draw a uniform number for each token."""
     both = random.uniforms(key, (shape[0] // 2, shape[1]), 0, dtype)
     return tf.concat(both, 0)
 
 
 def proportions(shape: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Draws from the Dirichlet distribution of each column, but for their scale."""
+    """Draw from the Dirichlet distribution of each column, without dividing by the sum."""
     return tf.maximum(random.gammas(key, shape, 1), LEAST)
 
 
 def prefix_sums(pi: tf.Tensor, likelihood: tf.Tensor) -> list[tf.Tensor]:
-    """Σ_{j ≤ k} π_dj φ_jw of each token, for each k."""
+    """Return Σ_{j ≤ k} π_dj φ_jw of each token, for each k."""
     sums, total = [], 0
     for weight, column in zip(tf.unstack(pi), tf.unstack(likelihood)):
         total = total + weight * column
@@ -245,7 +250,7 @@ def prefix_sums(pi: tf.Tensor, likelihood: tf.Tensor) -> list[tf.Tensor]:
 
 
 def drawn(sums: list[tf.Tensor], u: tf.Tensor) -> tf.Tensor:
-    """Topics with these prefix sums, by inversion: how many of the sums are below u times all."""
+    """Draw topics by inversion: count the prefix sums that are below u times the whole sum."""
     level, z = u * sums[-1], tf.zeros_like(u)
     for below in sums[:-1]:
         z += tf.cast(below < level, u.dtype)
@@ -253,6 +258,6 @@ def drawn(sums: list[tf.Tensor], u: tf.Tensor) -> tf.Tensor:
 
 
 def in_chunks(z: tf.Tensor, taken: tf.Tensor, K: int) -> tf.Tensor:
-    """How many tokens of each chunk have each topic."""
+    """Count the tokens of each topic in each chunk."""
     topics = tf.reshape(tf.range(K, dtype=z.dtype), (K, 1, 1))
     return tf.reduce_sum(tf.where(z == topics, taken, tf.zeros_like(taken)), 1)

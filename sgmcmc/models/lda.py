@@ -25,30 +25,31 @@ from ..streams import stream
 from .corpus import Corpus, corpus
 from .gibbs import Room, expected_counts, mean_proportions, room
 
-SAMPLERS = {  # the parts of the sampler, and its step size
+SAMPLERS = {  # dynamics, estimator, and default step size
     "scir": (SCIR, Gradient, decay(0.5, 10, 0.5)),
     "scircv": (SCIRCV, CountedTwice, decay(0.5, 10, 0.5)),
     "sgrld": (SGRLD, Gradient, decay(0.01, 1000, 0.6)),
 }
-BATCH = 50  # documents at a time where topics are fixed
+BATCH = 50  # `topics` and `perplexity` work on so many documents at a time
 STARTS, SPLITS, TOPICS = range(100, 103)  # purposes of streams of random numbers
-FEW = 10  # documents from which a topic starts
+FEW = 10  # each topic starts from the words of so many documents
 
 
 @dataclass(frozen=True)
 class TopicModel:
-    """Topics drawn from their posterior, as `fit_lda` returns them.
+    """Draws of the topics from their posterior, as `fit_lda` returns them.
 
     Attributes
     ----------
     draws : Draws
-        Draws of the topics: `draws["phi"]`, (draws, topics, words).
+        The draws of the topics, `draws["phi"]`, with shape (draws, topics, words).
     vocab : array of str, or None
         The words.
     alpha : float
-        The prior of the proportions of topics in a document.
+        The parameter of the Dirichlet prior of the proportions of topics in a document.
     n_burn_in, n_samples : int
-        Sweeps of Gibbs sampling over the topics of a document.
+        Sweeps of Gibbs sampling over the topics of a document, before counts are averaged and while
+        they are.
 
     Examples
     --------
@@ -74,17 +75,17 @@ class TopicModel:
         return f"TopicModel({topics} topics of {words} words, {count} draws of {name})"
 
     def top_words(self, n: int = 10) -> list[list]:
-        """The most probable words of each topic, on average over draws.
+        """Return the most probable words of each topic, averaged over draws.
 
         Parameters
         ----------
         n : int
-            How many.
+            How many words of each topic.
 
         Returns
         -------
         list of lists
-            Words of the vocabulary, or their numbers where there is none.
+            Words of the vocabulary, or their numbers if there is no vocabulary.
         """
         best = np.argsort(-self.draws["phi"].mean(axis=0), axis=1, kind="stable")[
             :, : checks.whole("n", n)
@@ -92,12 +93,12 @@ class TopicModel:
         return (best if self.vocab is None else self.vocab[best]).tolist()
 
     def topics(self, counts: Any, seed: int = 0) -> np.ndarray:
-        """The expected proportions of topics in documents, on average over draws.
+        """Return the expected proportions of topics in documents, averaged over draws.
 
         Parameters
         ----------
         counts : sparse or dense matrix, or path
-            Documents, new ones among them, as in `fit_lda`.
+            The documents, as in `fit_lda`. They may be new.
         seed : int
             Fixes the random numbers.
 
@@ -109,19 +110,20 @@ class TopicModel:
         return np.concatenate([pi.mean(axis=0) for _, pi in self.proportions(documents, seed)])
 
     def perplexity(self, counts: Any, share: float = 0.5, seed: int = 0) -> float:
-        """How well parts of documents tell the rest: lower is better.
+        """Document-completion perplexity: lower is better.
 
-        The topics of a document are found from a random part of its tokens, by Gibbs sampling, and
-        the others are predicted: exp(−mean log p(w)), with probabilities p averaged over draws.
+        The topics of a document are found from a random part of its tokens, by Gibbs sampling. They
+        predict the remaining tokens w. The perplexity is exp(−mean log p(w)), where the
+        probabilities p are averaged over draws.
 
         Parameters
         ----------
         counts : sparse or dense matrix, or path
             Documents that were not used to fit, as in `fit_lda`. Those of one token are left out.
         share : float
-            Of the tokens of each document, from which its topics are found.
+            The part of each document's tokens from which its topics are found.
         seed : int
-            Fixes which these are.
+            Fixes the random numbers, by which this part is chosen, too.
 
         Returns
         -------
@@ -130,7 +132,7 @@ class TopicModel:
         return float(self.perplexities(counts, share, seed)[-1])
 
     def perplexities(self, counts: Any, share: float = 0.5, seed: int = 0) -> np.ndarray:
-        """The perplexity after each draw, with probabilities averaged over the draws until then.
+        """Return the perplexity after each draw, with probabilities averaged over draws so far.
 
         Parameters
         ----------
@@ -161,14 +163,14 @@ class TopicModel:
         return np.exp(-log_lik / rest.counts.sum())
 
     def proportions(self, documents: Corpus, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """E π of some documents after others: their numbers, and (draws, documents, topics)."""
+        """Yield (document numbers, E π) batch by batch; E π is (draws, documents, topics)."""
         n = min(BATCH, len(documents))
         sweeps = self.n_burn_in, self.n_samples
         expect = topic_proportions(room(documents.lengths, n), self.alpha, *sweeps)
         rows = documents.rows()
         keys = stream(checks.seed(seed), TOPICS).bit_generator
         for start in range(0, len(documents), n):
-            index = np.arange(start, start + n) % len(documents)  # the last go round
+            index = np.arange(start, start + n) % len(documents)  # the last batch is filled up
             some = [tf.constant(rows[name][index]) for name in ("words", "counts")]
             found = []
             for phi in self.draws["phi"]:
@@ -182,7 +184,7 @@ class TopicModel:
 def topic_proportions(
     space: Room, alpha: float, n_burn_in: int, n_samples: int
 ) -> Callable[..., tf.Tensor]:
-    """The expected proportions of topics in some documents, compiled."""
+    """Compile a function that returns the expected proportions of topics in some documents."""
 
     @tf.function(jit_compile=True, autograph=False)
     def expect(phi: tf.Tensor, words: tf.Tensor, counts: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
@@ -214,57 +216,60 @@ def fit_lda(
     seed: int | None = None,
     verbose: bool = True,
 ) -> TopicModel:
-    """Draw the topics of a corpus: latent Dirichlet allocation.
+    """Draw the topics of a corpus by latent Dirichlet allocation.
 
-    A topic is a distribution φ_k ~ Dirichlet(β) over words; a document has proportions of topics
-    π ~ Dirichlet(α), and each of its tokens a topic z ~ π and a word w ~ φ_z. The topics of the
-    tokens in a minibatch of documents are drawn by Gibbs sampling given φ, and their expected
-    counts move φ, as those of a Dirichlet posterior â = β + (D/n) Σ E n_kw.
+    A topic is a distribution φ_k ~ Dirichlet(β) over words. A document has proportions of topics
+    π ~ Dirichlet(α). Each of its tokens has a topic z ~ π and a word w ~ φ_z. In each iteration,
+    the topics of the tokens in a minibatch of n of the D documents are drawn by Gibbs sampling,
+    given φ. Their expected counts give the parameters â = β + (D/n) Σ E n_kw of the Dirichlet
+    posterior towards which φ moves.
 
     Parameters
     ----------
     counts : sparse or dense matrix, or path
-        How often each word (column) is in each document (row): of SciPy or NumPy; or a file in the
-        format of UCI's bags of words or of LDA-C, gzipped or not. Leave out documents without
-        words, as by `counts[np.ravel(counts.sum(axis=1)) > 0]`.
+        How often each word (column) occurs in each document (row): a matrix of SciPy or NumPy, or a
+        file in the format of UCI's bags of words or of LDA-C, gzipped or not. Each document must
+        have words: keep those by `counts[np.ravel(counts.sum(axis=1)) > 0]`.
     vocab : sequence of str, optional
         The words.
     n_topics : int
-        How many topics.
+        The number of topics.
     sampler : {"scir", "scircv", "sgrld"}
-        What moves the topics: see the functions of these names. "scircv" counts each minibatch
-        twice, at the chain's topics and at those of the last renewal, as its control variates are
-        right with expected counts only so: an iteration takes twice the time of "scir". It takes
-        much of the minibatches' noise out of the widths of frequent words, but does not predict
-        better than "scir" in the same time.
+        The sampler of the topics: see the functions of these names. "scircv" counts each minibatch
+        twice, with the chain's topics and with those of the last renewal, because only then are its
+        control variates right for expected counts. So its iterations take twice as long as those of
+        "scir". It removes much of the noise of minibatches from the posterior widths of frequent
+        words, but does not predict better than "scir" in the same time.
     stepsize : float or function, optional
         The step size or a schedule. By default decay(0.5, 10, 0.5), for "sgrld" decay(0.01, 1000,
         0.6).
     alpha : float
-        Prior of the topics in a document: few each where it is small.
+        Parameter of the Dirichlet prior of the topics in a document. If it is small, a document has
+        few topics.
     beta : float
-        Prior of the words in a topic, which is what the samplers call `alpha`.
+        Parameter of the Dirichlet prior of the words in a topic. The samplers call it `alpha`.
     minibatch_size : int or float
-        Documents a minibatch.
+        Documents in a minibatch: a count, or a proportion of all documents if below 1.
     n_iters : int
         Iterations that count, after `burn_in`.
     burn_in : int
         Iterations before those that count, in which the topics form.
     thin : int
-        In how many iterations one draw of the topics is kept, which is n_topics × words numbers.
+        Keep every `thin`-th draw of the topics. Each has n_topics × words numbers.
     n_burn_in : int
         Sweeps of Gibbs sampling over a minibatch in each iteration, before counts are averaged.
     n_samples : int
-        Sweeps over which they are. The defaults, fewer than the 200 sweeps of the papers, are
-        enough: what they leave of noise is little beside that of minibatches.
+        Sweeps over which counts are averaged. The papers have 200 sweeps. The defaults have fewer,
+        which is enough: the noise that they leave is small beside that of minibatches.
     start : array of (n_topics, words), optional
-        Where the topics start. By default each is like a few random documents.
+        Starting values of the topics. By default each is like a few random documents.
     refresh_every : int, optional
-        For "scircv": after how many iterations the parameters of the posterior are estimated anew.
-        By default 100.
+        For "scircv": estimate the parameters of the posterior again after so many iterations. By
+        default 100.
     refresh_size : int, optional
-        For "scircv": on how many documents. By default as many as are read in between, or as many
-        minibatches as there are. Control variates are used while the step size is above about
+        For "scircv": the number of documents from which they are estimated. By default as many as
+        are read between two estimates, or, if that is less, as many whole minibatches as the corpus
+        has. Control variates are used while the step size is above about
         2 minibatch_size / refresh_size.
     seed : int, optional
         Fixes every random number: same seed, same draws.
@@ -274,7 +279,7 @@ def fit_lda(
     Returns
     -------
     TopicModel
-        The draws, with their top words, the topics of documents, and perplexities.
+        The draws, with methods for top words, the topics of documents, and perplexities.
 
     Examples
     --------
@@ -345,7 +350,7 @@ def fit_lda(
 
 
 def vocabulary(vocab: Sequence[str]) -> np.ndarray:
-    """The words as an array."""
+    """Check the words, and return them as an array."""
     words = np.asarray(vocab)
     if words.dtype == object and all(isinstance(word, str) for word in words.flat):
         words = words.astype(str)
@@ -355,7 +360,7 @@ def vocabulary(vocab: Sequence[str]) -> np.ndarray:
 
 
 def some_documents(documents: Corpus, n_topics: int, rng: np.random.Generator) -> np.ndarray:
-    """Topics like the words of a few random documents each, and a little like those of all."""
+    """Make topics to start from: each is like a few random documents, mixed with all of them."""
     W = documents.n_words
     every = np.bincount(documents.words, documents.counts, W)
     start = np.empty((n_topics, W), np.float32)
