@@ -540,6 +540,7 @@ def test_the_wheel_has_the_registry(tmp_path):
         pytest.skip("setuptools cannot be had here to build a wheel")
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"sgmcmc-{sgmcmc.__version__}-")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         known = json.loads(archive.read("sgmcmc/datasets/registry.json"))
