@@ -1,5 +1,7 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
+__version__ = "0.1.0"  # the one place: setup.cfg reads it
+
 from . import notices as notices  # first: it imports TensorFlow
 
 # isort: split

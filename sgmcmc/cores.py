@@ -87,4 +87,4 @@ def one_at_a_time(method: Method) -> Method:
         finally:
             self.running.release()
 
-    return call
+    return call  # type: ignore[return-value]  # `wraps` keeps the signature

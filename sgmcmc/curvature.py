@@ -154,7 +154,8 @@ class Curvature:
         """
         if not self.twice:
             return self.fisher(point, rows)
-        total, count = 0.0, min(self.chunk, rows.N)  # chunks of one size need one program
+        total: Any = 0.0
+        count = min(self.chunk, rows.N)  # chunks of one size need one program
         try:
             for start in range(0, rows.N - count + 1, count):
                 total = total + self.matrix(

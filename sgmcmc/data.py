@@ -126,7 +126,10 @@ def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> 
         raise ValueError(f"multiclass must be False for {name!r}: it is for 'covertype' only")
     if validation and name != "mnist":
         raise ValueError(f"validation must be 0 for {name!r}: it is for 'mnist' only")
-    options = {"covertype": {"multiclass": multiclass}, "mnist": {"validation": validation}}
+    options: dict[str, dict[str, Any]] = {
+        "covertype": {"multiclass": multiclass},
+        "mnist": {"validation": validation},
+    }
     files = [RawFile(**file) for file in known[name]["files"]]
     return getattr(datasets(".prepare"), name)(*files, **options.get(name, {}))
 

@@ -99,7 +99,7 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
     ):
         function.__name__ = function.__qualname__ = name
         function.__module__ = f"{__package__}.api"
-        function.__signature__ = signature(row, has_run)
+        function.__signature__ = signature(row, has_run)  # type: ignore[union-attr]  # `inspect` reads it
         function.__doc__ = docstring(name, row, has_run)
     SAMPLERS[row.name] = sampler
     return sampler, sampler_setup
@@ -291,6 +291,8 @@ def stub() -> str:
         "from collections.abc import Callable, Mapping",
         "from pathlib import Path",
         "from typing import Any",
+        "",
+        "import numpy as np",
         "",
         "from .draws import Draws",
         "from .dynamics import Dynamics",

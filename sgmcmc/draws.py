@@ -177,7 +177,9 @@ class Draws(Mapping):
                     f"dims[{name!r}] has {len(dims[name])} names, but one draw of {name!r} has "
                     f"shape {posterior[name].shape[2:]}"
                 )
-        groups = {"posterior": posterior} | ({"sample_stats": stats} if stats else {})
+        groups: dict[str, Any] = {"posterior": posterior}
+        if stats:
+            groups["sample_stats"] = stats
         attrs = {
             "inference_library": "sgmcmc",
             "settings": json.dumps(self.settings, default=str),
@@ -199,7 +201,8 @@ class Draws(Mapping):
 
 def by_dotted_name(nest: dict[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
     """Return the arrays of a nest by the names that they have in ArviZ."""
-    paths, found = {}, {}
+    paths: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for path, x in zip(tree.names(nest), tree.leaves(nest)):
         name = renamed.get(path, path.replace("/", "."))
         if name in found:

@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
 
     noise: Noise  # as the dynamics declares it
     inner_steps: int
-    index: bool
+    index: bool  # type: ignore[assignment]  # hides tuple.index, which nobody calls
     key: bool
 
 

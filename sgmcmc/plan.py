@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from . import checks, tree
+from . import __version__, checks, tree
 from .cores import check_fork
 from .dynamics import Dynamics
 from .dynamics.mixed import Mixed
@@ -203,7 +202,11 @@ def planned(
         "dtype": dtype.name,
         "jit": jit,
         "seed": seed,
-        "versions": {k: version(k) for k in ("sgmcmc", "tensorflow", "numpy")},
+        "versions": {
+            "sgmcmc": __version__,
+            "tensorflow": tf.__version__,
+            "numpy": np.__version__,
+        },
     }
     return Plan(
         *(model, source, n, estimator, moving, gibbs, params),

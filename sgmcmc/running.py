@@ -125,7 +125,7 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
             memory.abandon()
             memory = Memory(0, sampler.n_chains)
             memory.add(0, no_draws(sampler, keep, track))
-        stop.draws = draws()
+        stop.draws = draws()  # type: ignore[union-attr]  # an attribute of our own
         raise
     return draws()
 

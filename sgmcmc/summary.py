@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class Summary(dict):
         return pandas.DataFrame(dict(self), index=self.names)
 
 
-def summarize(draws: dict[str, Any], chained: bool, names: list[str] | None) -> Summary:
+def summarize(draws: dict[str, Any], chained: bool, names: Sequence[str] | None) -> Summary:
     """Summarise draws, or those called `names`.
 
     Arrays are (draws, ...), or (chains, draws, ...) if they are `chained`.
@@ -111,7 +112,7 @@ def summarize(draws: dict[str, Any], chained: bool, names: list[str] | None) -> 
     return Summary(rows, {k: np.concatenate([part[k] for part in parts]) for k in parts[0]})
 
 
-def quantities(arrays: dict[str, Any], names: list[str] | None) -> list[tuple[str, range]]:
+def quantities(arrays: dict[str, Any], names: Sequence[str] | None) -> list[tuple[str, range]]:
     """Return the paths of arrays, and for each which of the numbers in a draw are wanted."""
     sizes = {path: range(int(np.prod(x.shape[2:]))) for path, x in arrays.items()}
     if names is None:

@@ -8,7 +8,9 @@ Tests must pass for any seed. Each run draws one, says which, and gives each tes
 depends on it and on the test's name.
 """
 
+import os
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +49,19 @@ def seed(request):
     print(f"again by: pytest --seed {of_run} '{request.node.nodeid}'")
     name = zlib.crc32(request.node.nodeid.encode())
     return int(np.random.SeedSequence([of_run, name]).generate_state(1)[0])
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of the raw files of data sets. Tests do not download them."""
+    beside = Path(__file__).parents[2] / "shared" / "data"
+    folder = os.environ.get("SGMCMC_DATA_DIR") or str(beside)
+    if not Path(folder).is_dir():
+        pytest.skip(
+            f"needs the raw files of data sets, and there is no folder {folder}: set the "
+            "environment variable SGMCMC_DATA_DIR to the folder that has them"
+        )
+    return folder
 
 
 @pytest.fixture(autouse=True)

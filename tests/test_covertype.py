@@ -9,9 +9,6 @@ chains to cross, their mean variance is to be that of the Gaussian approximation
 2. Their effective draws, some 40 an axis, tell it to about 15 %.
 """
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -40,15 +37,11 @@ def log_prior(params):
 
 
 @pytest.fixture(scope="module")
-def rows():
+def rows(real_data):
     """Rows for training and for testing."""
-    local = Path(__file__).parents[2] / "shared" / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SGMCMC_DATA_DIR", os.environ.get("SGMCMC_DATA_DIR") or str(local))
-        try:
-            data = sgmcmc.get_dataset("covertype")
-        except FileNotFoundError as error:
-            pytest.skip(f"the raw file of covertype is not here: {error}")
+        patch.setenv("SGMCMC_DATA_DIR", real_data)
+        data = sgmcmc.get_dataset("covertype")
     order = np.random.default_rng(1).permutation(len(data["y"]))
     return [{k: x[part] for k, x in data.items()} for part in (order[10_000:], order[:10_000])]
 

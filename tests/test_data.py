@@ -25,7 +25,6 @@ import sgmcmc
 from sgmcmc import data
 
 ROOT = Path(__file__).parents[1]
-REAL = Path(os.environ.get("SGMCMC_DATA_DIR") or ROOT.parent / "shared" / "data")
 CONTENT = b"".join(b"%d,%d\n" % (i, i * i % 97 - 50) for i in range(1000))
 TABLE = np.array([[i, i * i % 97 - 50] for i in range(1000)])
 
@@ -401,16 +400,14 @@ def test_examples_in_docstrings():
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory):
+def real(real_data, tmp_path_factory):
     """Reads a data set from real files, each once."""
-    if not REAL.is_dir():
-        pytest.skip(f"no real data sets at {REAL}: let SGMCMC_DATA_DIR name their folder")
     cache, known = tmp_path_factory.mktemp("cache"), {}
 
     def read(name, **options):
         if (key := (name, *options.items())) not in known:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setenv("SGMCMC_DATA_DIR", str(REAL))
+                patch.setenv("SGMCMC_DATA_DIR", real_data)
                 patch.setattr(data, "cache_folder", lambda: cache)
                 known[key] = sgmcmc.get_dataset(name, **options)
         return known[key]
@@ -419,8 +416,8 @@ def real(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", data.registry())
-def test_hashes_are_those_of_the_real_files(name, real, monkeypatch):
-    monkeypatch.setenv("SGMCMC_DATA_DIR", str(REAL))
+def test_hashes_are_those_of_the_real_files(name, real_data, monkeypatch):
+    monkeypatch.setenv("SGMCMC_DATA_DIR", real_data)
     for file in data.registry()[name]["files"]:
         assert len(data.RawFile(**file).content()) > 0
 
@@ -540,6 +537,7 @@ def test_the_wheel_has_the_registry(tmp_path):
         pytest.skip("setuptools cannot be had here to build a wheel")
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"sgmcmc-{sgmcmc.__version__}-")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         known = json.loads(archive.read("sgmcmc/datasets/registry.json"))

@@ -57,7 +57,7 @@ def array(name: str, value: Any, outside: bool = False) -> Any:
     return x
 
 
-def not_numbers(dtype: Any, x: np.ndarray) -> str:
+def not_numbers(dtype: Any, x: Any) -> str:
     """What values of a type of NumPy or pandas are, and how to make numbers of them."""
     kind, name = dtype.kind, str(dtype)
     if name == "category":

@@ -31,7 +31,8 @@ def model(
     It need not depend on the parameters that are `free`, as what moves them is not its gradient.
     Returns the types of the operations that it is made of.
     """
-    parts, types = {}, set()
+    parts: dict[str, tuple[Callable, tuple]] = {}
+    types: set[str] = set()
     if log_lik is not None or not all(path.split("/")[0] in free for path in tree.names(params)):
         parts["log_lik"] = function("log_lik", log_lik, "of (params, data)"), (rows,)
     if log_prior is not None:
@@ -201,7 +202,7 @@ def not_compiled(name: str, error: Exception) -> ValueError:
 
 def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[str]]:
     """The result of fn, without values, or its error in compiled code, and its operations."""
-    outcome = []
+    outcome: list[Any] = []
 
     def attempt(*arguments: Any) -> None:
         try:

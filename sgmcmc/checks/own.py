@@ -42,7 +42,7 @@ def own(tuning: Any, params: Any) -> Any:
         for f in fields(tuning)
         if "check" in f.metadata
     }
-    return replace(tuning, **checked)
+    return replace(tuning, **checked)  # type: ignore[type-var]  # an object, not a class
 
 
 def without_start(tuning: Any) -> Any:
@@ -50,10 +50,10 @@ def without_start(tuning: Any) -> Any:
     if not is_dataclass(tuning):
         return tuning
     at_start = {f.name: f.default for f in fields(tuning) if f.metadata.get("at_start")}
-    return replace(tuning, **at_start)
+    return replace(tuning, **at_start)  # type: ignore[type-var]  # an object, not a class
 
 
-def per_parameter(**bounds: float) -> Callable:
+def per_parameter(**bounds: Any) -> Callable:
     """The check of a constant: a number, or a dict of numbers by parameter."""
 
     def check(name: str, value: Any, params: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\{\{.*|\s*\[Op:.*")
 
 
-def summary(error: Exception) -> str:
+def summary(error: BaseException) -> str:
     """An error in one line, without TensorFlow's decorations."""
     lines = DECORATIONS.sub("", str(error)).strip().split("\n")
     text = lines[-1 if lines[0] in ("in user code:", "Graph execution error:") else 0].strip()

@@ -23,7 +23,8 @@ def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
     wanted = "the samplers of the parameters, such as {'omega': SCIR(alpha=0.1), 'mu': SGLD()}"
     checks.named(name, value, wanted)
     checks.same_names(name, value, params)
-    found, lengths = {}, {}
+    found: dict[str, Any] = {}
+    lengths: dict[str, int] = {}
     for key in params:
         block = value[key]
         if not isinstance(block, (Dynamics, Gibbs)) or isinstance(block, Mixed):

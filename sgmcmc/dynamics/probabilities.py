@@ -72,7 +72,8 @@ class Probabilities(Dynamics):
 
     def spaces(self, params: Any) -> Any:
         return {
-            k: tree.map(Gamma if k in self.positive else Simplex, self.alpha[k]) for k in params
+            k: tree.map(Gamma if k in self.positive else Simplex, self.alpha[k])  # type: ignore[index]  # by parameter, once checked
+            for k in params
         }
 
     def counters(self) -> list[Counter]:

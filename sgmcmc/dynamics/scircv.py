@@ -97,7 +97,7 @@ class SCIRCV(SCIR):
         return Controlled(*moved, tree.map(share, near, chain.theta))
 
     def draw(self, chain: Controlled, h: Any) -> tuple[Any, dict[str, Any]]:
-        x, stats = super().draw(chain, h)
+        x, stats = super().draw(chain, h)  # type: ignore[arg-type]  # it has log_theta, too
         return x, {**stats, "control_variates": chain.share}
 
 

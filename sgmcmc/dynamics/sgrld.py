@@ -41,7 +41,7 @@ class SGRLD(Probabilities):
 
     def spaces(self, params: Any) -> Any:
         return {
-            k: tree.map(Masses if k in self.positive else SharesOfMasses, self.alpha[k])
+            k: tree.map(Masses if k in self.positive else SharesOfMasses, self.alpha[k])  # type: ignore[index]  # by parameter, once checked
             for k in params
         }
 

@@ -76,7 +76,7 @@ class Counted(Gradient):
     )
 
     @property
-    def every(self) -> int | None:
+    def every(self) -> int | None:  # type: ignore[override]  # read-only, as all fields are
         return self.refresh_every
 
     def check(self, N: int) -> None:

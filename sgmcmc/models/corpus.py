@@ -60,10 +60,11 @@ class Corpus:
             counts = self.counts[start:stop]
             size = math.ceil(share * counts.sum())
             taken[start:stop] = rng.multivariate_hypergeometric(counts, size, method="marginals")
-        return tuple(
+        first, second = (
             Corpus(self.starts, self.words, part, self.n_words)
             for part in (taken, self.counts - taken)
         )
+        return first, second
 
 
 def within(sizes: np.ndarray) -> np.ndarray:
