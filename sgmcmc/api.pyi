@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .draws import Draws
 from .dynamics import Dynamics
 from .estimators import Estimator

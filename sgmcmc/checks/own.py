@@ -62,7 +62,7 @@ def per_parameter(**bounds: Any) -> Callable:
     return check
 
 
-def within(**bounds: float) -> Callable:
+def within(**bounds: Any) -> Callable:
     """The check of a number."""
 
     def check(name: str, value: Any, params: Any) -> float:
