@@ -71,7 +71,13 @@ params = {"beta": np.zeros(d)}
 # %%
 began = time.perf_counter()
 sampler = sgmcmc.sgldcv_setup(
-    *(log_lik, dataset, params, 0.5 / N), minibatch_size=500, seed=1, verbose=False
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=0.5 / N,
+    minibatch_size=500,
+    seed=1,
+    verbose=False,
 )
 found = time.perf_counter()
 draws = sgmcmc.run(sampler, n_iters, verbose=False)
@@ -101,7 +107,10 @@ for rows in sizes:
     exact = np.sqrt(np.diag(np.linalg.inv(information)))
     for name, (setup, factor) in samplers.items():
         sampler = setup(
-            *(log_lik, part, {"beta": truth}, factor / rows),
+            log_lik=log_lik,
+            dataset=part,
+            params={"beta": truth},
+            stepsize=factor / rows,
             minibatch_size=500,
             seed=2,
             verbose=False,

@@ -48,11 +48,21 @@ def log_lik(params, data):
     return tf.reduce_sum(counts * tf.math.log(params["omega"]))
 
 
-model = (log_lik, {"z": z}, {"omega": np.full(10, 0.1)})
-common = {"alpha": alpha, "minibatch_size": 10, "n_iters": n_iters, "burn_in": n_iters}
-common |= {"n_chains": 5, "keep_log": True, "seed": 1} | quiet
+common = {
+    "log_lik": log_lik,
+    "dataset": {"z": z},
+    "params": {"omega": np.full(10, 0.1)},
+    "alpha": alpha,
+    "minibatch_size": 10,
+    "n_iters": n_iters,
+    "burn_in": n_iters,
+    "n_chains": 5,
+    "keep_log": True,
+    "seed": 1,
+    **quiet,
+}
 
-draws = sgmcmc.scir(*model, stepsize=0.1, **common)
+draws = sgmcmc.scir(stepsize=0.1, **common)
 print(draws.summary())
 mean = a / a.sum()
 sd = np.sqrt(mean * (1 - mean) / (a.sum() + 1))
@@ -99,7 +109,7 @@ def boxes(axes, values, outliers=True):
 
 
 exact = exact_draws(a, (5, n_iters))
-langevin = sgmcmc.sgrld(*model, stepsize=1e-4, **common)
+langevin = sgmcmc.sgrld(stepsize=1e-4, **common)
 fifth = {
     "exact": exact[..., 4],
     "scir\nh = .1": draws.stats["log_omega"][..., 4],
@@ -159,7 +169,6 @@ def distance(log_omega, a):
 # %%
 dense = np.repeat(np.arange(10), [112, 119, 92, 98, 95, 96, 102, 92, 91, 103])
 shapes = {"sparse": a, "dense": alpha + np.bincount(dense)}
-both = (log_lik, {"z": np.stack([z, dense], axis=1)}, {"omega": np.full((2, 10), 0.1)})
 
 h_scir = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0]
 h_sgrld = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5]
@@ -175,12 +184,17 @@ coarse = {}  # draws with h = .5 and minibatches of 1 %
 for share in shares:
     for name, (sampler, steps) in samplers.items():
         made = sampler(
-            *both,
+            log_lik=log_lik,
+            dataset={"z": np.stack([z, dense], axis=1)},
+            params={"omega": np.full((2, 10), 0.1)},
             stepsize=lambda k, steps=steps: steps[k // each],
             n_iters=each * len(steps),
             minibatch_size=round(share * N),
             keep=[],
-            **{k: common[k] for k in ("alpha", "n_chains", "keep_log", "seed")},
+            alpha=alpha,
+            n_chains=5,
+            keep_log=True,
+            seed=1,
             **quiet,
         )
         log_omega = made.stats["log_omega"].reshape(5, len(steps), each, 2, 10)[:, :, n_iters:]
@@ -312,8 +326,13 @@ for seed, ((name, (sampler, formula, noise, form)), colour) in enumerate(
     zip(forms.items(), ("tab:blue", "tab:olive", "tab:green"))
 ):
     made = sampler(
-        *(one_category, {"z": (np.arange(N) < count).astype(np.float32)}, {"theta": theta0}),
-        *(h, alpha, n, len(M)),
+        log_lik=one_category,
+        dataset={"z": (np.arange(N) < count).astype(np.float32)},
+        params={"theta": theta0},
+        stepsize=h,
+        alpha=alpha,
+        minibatch_size=n,
+        n_iters=len(M),
         positive=("theta",),
         n_chains=n_chains,
         seed=seed,
@@ -375,7 +394,11 @@ variants = {
 weights = {
     name: [
         sampler(
-            *(mixture, {"x": x}, {"omega": np.full(6, 1 / 6)}, h, alpha),
+            log_lik=mixture,
+            dataset={"x": x},
+            params={"omega": np.full(6, 1 / 6)},
+            stepsize=h,
+            alpha=alpha,
             minibatch_size=100,
             n_iters=10 * n_iters,
             burn_in=n_iters,
@@ -399,7 +422,9 @@ shown = {
 for shift, (name, omega), colour in zip((-0.1, 0.1), shown.items(), ("black", "tab:green")):
     middle, low, high = omega.mean(0), *np.percentile(omega, [2.5, 97.5], axis=0)
     panels[0].errorbar(
-        *(np.arange(1, 7) + shift, middle, [middle - low, high - middle]),
+        x=np.arange(1, 7) + shift,
+        y=middle,
+        yerr=[middle - low, high - middle],
         fmt=".",
         color=colour,
         label=name,
@@ -465,7 +490,9 @@ def draw_tau(params, data, key):
 
 
 made = sgmcmc.mixed(
-    *(mixture_of, {"y": y}, {"omega": np.ones(3) / 3, "mu": [-1.0, 0.0, 1.0], "tau": 1.0}),
+    log_lik=mixture_of,
+    dataset={"y": y},
+    params={"omega": np.ones(3) / 3, "mu": [-1.0, 0.0, 1.0], "tau": 1.0},
     stepsize={"omega": 0.02, "mu": 1e-5},
     blocks={
         "omega": sgmcmc.SCIR(alpha=alpha),

@@ -50,8 +50,13 @@ def log_prior(params):  # independent Laplace(0, .1): most coefficients are near
 
 params = {"beta": np.zeros(d), "bias": 0.0}
 arguments = {
-    **{"log_lik": log_lik, "dataset": dataset, "params": params, "log_prior": log_prior},
-    **{"stepsize": 4e-6 if not QUICK else 4e-5, "minibatch_size": 0.1, "seed": 1},
+    "log_lik": log_lik,
+    "dataset": dataset,
+    "params": params,
+    "stepsize": 4e-5 if QUICK else 4e-6,
+    "log_prior": log_prior,
+    "minibatch_size": 0.1,
+    "seed": 1,
 }
 
 # %% [markdown]
