@@ -2,10 +2,10 @@
 
     pytest             the short run: all but the long statistical tests
     pytest --all       everything
-    pytest --seed N    a run again, with the random numbers that it had
+    pytest --seed N    repeat a run with its random numbers
 
-Tests must pass for any seed. Each run draws one, says which, and gives each test a seed that
-depends on it and on the test's name.
+Tests must pass for any seed. Each run draws a seed and prints it. Each test gets a seed of its own,
+which depends on that of the run and on the name of the test.
 """
 
 import os

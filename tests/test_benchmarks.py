@@ -1,7 +1,7 @@
-"""The benchmarks' own judgement of draws: right ones pass, wrong ones do not.
+"""The check of draws in the benchmarks accepts right draws and rejects wrong ones.
 
-Right draws are called wrong less than once in a thousand times, so that seeds are fixed here; the
-faults are found by a wide margin.
+It calls right draws wrong up to once in a thousand times, so the seeds are fixed here. The faults
+are large, and are found with any seed.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def test_control_independent_draws(fault):
 
 
 def weights(kind, steps=100, h=1e-6, heat=1.0, resampled=False):
-    """The equations themselves, for weights of which only the prior speaks."""
+    """Simulate weights on which the data have no influence, by the equations themselves."""
     rng = np.random.default_rng(0)
     theta = np.zeros((784, 100))
     nu = np.sqrt(h) * rng.standard_normal(theta.shape)

@@ -48,7 +48,7 @@ def some_keys(seed, *chains):
 
 
 def log_cdf(log_x, shape, rate):
-    """log P(log G < log_x), also where x underflows: there P = e^{−λ} x^a / Γ(a + 1)."""
+    """Compute log P(log G < log_x). Where x underflows, P = e^{−λ} x^a / Γ(a + 1)."""
     if log_x < -300:
         return shape * log_x - special.gammaln(shape + 1) - rate
     if rate < 100:
@@ -60,13 +60,13 @@ def log_cdf(log_x, shape, rate):
 
 @cache
 def quantile(log_share, shape, rate):
-    """Where log_cdf reaches a share."""
+    """Find the quantile at which log_cdf reaches a share."""
     ends = -10 / shape - 20, np.log(10 * (rate + shape) + 50)
     return optimize.brentq(lambda x: log_cdf(x, shape, rate) - log_share, *ends, xtol=1e-10)
 
 
 def comparisons(log_g, shape, rate):
-    """Values by chain, what their mean should be, and what relative error must be found."""
+    """Yield one value for each chain, their exact mean, and the relative error to be found."""
     for log_share in LOG_SHARES:
         below = log_g < quantile(log_share, shape, rate)
         yield below.mean(axis=1), np.exp(log_share), 0.04
@@ -110,7 +110,7 @@ def test_exact_law():
 
 
 def numpy_sampler(fault):
-    """Samplers in NumPy: a right one, for the test itself, and wrong ones."""
+    """Samplers in NumPy: a right one, to check the test, and wrong ones as negative controls."""
 
     def draw(rate, shape, keys):
         rate, shape, size = float(rate), float(shape), (CHAINS, DRAWS)
@@ -147,7 +147,10 @@ def test_negative_controls(seed, fault, shape, rate, seen):
 
 
 def test_rejection_is_needed(seed, monkeypatch):
-    """Marsaglia and Tsang's candidates, all accepted, are seen to be wrong; at most 17 % are."""
+    """If all candidates of Marsaglia and Tsang are accepted, the test rejects the draws.
+
+    No more than 17 % of the candidates should have been rejected.
+    """
 
     def accepted(d, x, level):
         return tf.maximum((1 + x / (3 * tf.sqrt(d))) ** 3, 1e-3)
@@ -237,7 +240,7 @@ def after(transition, shape, h, steps, seed):
 
 
 def by_logarithms(chain, a, stay, scale, key):
-    """Right but for rounding: log θ is around 14, and its last digit is worth 1e-6."""
+    """The draws are right up to rounding: log θ is about 14, where the last digit is 1e-6."""
     rate = tf.exp(chain.log_theta + stay - tf.math.log(scale))
     log_theta = log_draws(rate, a, key) + tf.math.log(scale)
     return scir.LogChain(tf.exp(log_theta), log_theta)

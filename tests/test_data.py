@@ -1,4 +1,4 @@
-"""Data sets: where files come from, what is said when they do not, and what is in them."""
+"""Data sets: where their files come from, the errors if they cannot be had, and their content."""
 
 import builtins
 import doctest
@@ -96,7 +96,7 @@ def server():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The cache folder, on which SGMCMC_DATA_DIR has no say unless a test sets it."""
+    """The cache folder. SGMCMC_DATA_DIR is not set, unless a test sets it."""
     monkeypatch.delenv("SGMCMC_DATA_DIR", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
@@ -105,7 +105,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def tiny(server, cache, monkeypatch):
-    """Declares the one known data set, `tiny`, whose mirrors are of these kinds."""
+    """Register a single data set, `tiny`, with mirrors of these kinds."""
     prepare = data.datasets(".prepare")
     monkeypatch.setattr(
         prepare, "tiny", lambda file: {"table": file.parsed(prepare.integers)}, raising=False

@@ -1,7 +1,7 @@
-"""The README's first step size for `sghmccv`, on a posterior that is known, with noise.
+"""The README's first step size for `sghmccv`, on a known posterior with noise in the gradient.
 
-In a linear regression whose noise is known the posterior is Gaussian. Control variates leave noise,
-as rows have different features. False alarms and power are those of `ztest`.
+The posterior of a linear regression with known variance is Gaussian. Control variates do not remove
+all noise, because the rows have different features. False alarms and power are those of `ztest`.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ UNIT = 0.01  # of the coefficients
 
 
 def variances(stepsize_over_v, seed):
-    """Each chain's mean square in white coordinates, which should be 1."""
+    """Return each chain's mean square in whitened coordinates, where it should be 1."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, p)) / UNIT
     X -= X.mean(0)
@@ -53,6 +53,6 @@ def test_the_variance_is_at_most_some_15_percent_too_large(seed):
 
 
 def test_a_tenth_of_the_variance_is_too_large_a_step(seed):
-    """It leaves out the friction, and the noise that control variates leave."""
+    """That rule ignores the friction, and the noise that remains with control variates."""
     z, _ = z_score(variances(0.1, seed), 1.15)
     assert z > ALARM

@@ -1,7 +1,7 @@
-"""Expected topics of documents against sums over all assignments of topics to tokens.
+"""Expected topics of documents, compared with sums over all assignments of topics to tokens.
 
-Copies of a document are independent replications, with words of their own where the counts of
-words are looked at. See `ztest` for how often these comparisons err and what they find.
+Copies of a document are independent replications. Each copy has its own words in the vocabulary if
+the counts of words are compared. False alarms and power are those of `ztest`.
 """
 
 import functools
@@ -25,7 +25,7 @@ SEVERAL_PASSES = gibbs.Room(1000, 1000)
 
 
 def exact(counts, alpha=ALPHA, phi=PHI):
-    """E n_kw given the words, and the same from a sum in which documents have no proportions."""
+    """Return E n_kw given the words, from a sum with the proportions π integrated out."""
     tokens, expected, total = np.repeat(np.arange(W), counts), np.zeros((K, W)), 0
     for z in itertools.product(range(K), repeat=len(tokens)):
         n = np.bincount(z, minlength=K)

@@ -1,4 +1,4 @@
-"""Topic models: what is read, what is found, what is refused."""
+"""Topic models: the formats that are read, the topics that are found, and the errors."""
 
 import functools
 import gzip
@@ -166,7 +166,7 @@ def by_hand(*phi, alpha=0.1):
 
 
 def test_perplexity_is_that_of_mean_probabilities():
-    """Equal topics, so that Gibbs sampling makes no difference; halves of even counts."""
+    """All topics are equal, so that Gibbs sampling has no effect; even counts can be halved."""
     first, second = [0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]
     word = np.arange(120) % 4
     model = by_hand([first, first], [second, second])
@@ -201,7 +201,7 @@ def test_mistakes_with_a_model_are_told():
 
 
 def test_control_variates_are_those_for_expectations(monkeypatch):
-    """That those have the right width, and others have not, `test_weights_of_a_mixture` shows."""
+    """`test_weights_of_a_mixture` shows that these have the right width, and others do not."""
 
     def setup(*args, gradient, **more):
         assert type(gradient) is CountedTwice

@@ -1,10 +1,10 @@
 """Minibatches are simple random samples, noise is white, and neither depends on the blocks' size.
 
-Random tests alarm by chance less than once in a million times each: chi-square tests at EXTREME at
-either end, z-tests at ALARM or, over up to 3000 comparisons, at SIGMAS. What they find:
-frequencies of sets of rows that are off by 10% (root mean square), of rows by 3%, of neighbours in
-a minibatch by 5% at N = 100 and 35% at N = 581,012; overlaps by 5%; means and correlations of the
-noise that are off by .04, variances by .06. Each has a negative control.
+Each random test raises a false alarm less than once in a million times: chi-square tests at EXTREME
+at either end, z-tests at ALARM, or at SIGMAS for up to 3000 comparisons. They find errors of 10% in
+the frequencies of sets of rows (root mean square), of 3% in those of rows, of 5% in those of
+neighbours in a minibatch at N = 100 and 35% at N = 581,012, and of 5% in overlaps; of .04 in means
+and correlations of the noise, and of .06 in its variances. Each test has a negative control.
 """
 
 import itertools
@@ -31,7 +31,7 @@ EXTREME, SIGMAS = 1e-8, 6.5
 
 
 def is_typical(chi2, df):
-    """Neither too far from what is expected, nor too near (two counts may well be equal)."""
+    """Counts are neither too far from what is expected nor too near (two may well be equal)."""
     law = tfp.distributions.Chi2(tf.constant(df, tf.float64))
     return law.survival_function(chi2) > EXTREME and (df < 5 or law.cdf(chi2) > EXTREME)
 
@@ -48,7 +48,7 @@ def with_replacement(rng, N, n, count):
 
 
 def next_to_duplicate(rng, N, n, count):
-    """Takes the row after one that came twice, instead of another random one."""
+    """A wrong sampler: it replaces a row that came twice by the next row, not by a random one."""
     rows = with_replacement(rng, N, n, count)
     for _ in range(10 * n):
         twice = np.diff(rows, prepend=-1) == 0
@@ -66,7 +66,7 @@ def without_last_row(rng, N, n, count):
 
 
 def sets_are_even(draw, rng, N, n):
-    """All sets of n rows out of N, counted: this proves all there is to prove, for small N."""
+    """Count all sets of n rows out of N. For small N, this tests the whole distribution."""
     sets = {s: i for i, s in enumerate(itertools.combinations(range(N), n))}
     rows = draw(rng, N, n, 300 * len(sets))
     rows.sort()
@@ -78,7 +78,7 @@ def sets_are_even(draw, rng, N, n):
 
 
 def rows_are_even(rows, N, bins=100):
-    """(N−1)/(N−n) times Pearson's statistic, as rows of a minibatch exclude each other."""
+    """Pearson's statistic times (N−1)/(N−n), because the rows of a minibatch exclude each other."""
     n, bins = rows.shape[1], min(N, bins)
     size = np.diff(-(-np.arange(bins + 1) * N // bins))
     count = np.bincount(rows.ravel().astype(np.int64) * bins // N, minlength=bins)
@@ -89,7 +89,7 @@ def rows_are_even(rows, N, bins=100):
 
 
 def neighbours(rows, N):
-    """How many pairs of rows in each minibatch follow one another, the first row after the last."""
+    """Count the pairs of neighbouring rows in each minibatch; the first row follows the last."""
     rows = np.sort(rows)
     return np.sum((np.roll(rows, -1, axis=1) - rows) % N == 1, axis=1)
 
@@ -214,7 +214,7 @@ class Steps:
 
 
 def numbered(N):
-    """Arrays of many types, each of whose rows tells its number."""
+    """Arrays of many types, in which each row holds its own number."""
     i = np.arange(N)
     return {
         "double": i + 0.5,
@@ -566,7 +566,7 @@ def test_other_arrays_are_taken_as_they_are():
 
 
 def noise_z(z, lag):
-    """Every correlation of columns at this lag, and at none the means and variances."""
+    """All correlations of columns at this lag; at lag 0, the means and variances too."""
     m = len(z) - lag
     cross = z[:m].T @ z[lag:] / np.sqrt(m)
     if lag:
@@ -592,7 +592,7 @@ def test_noise_is_white(dtype, seed, monkeypatch):
 
 
 def quantile_z(z):
-    """How far from their frequencies the numbers beyond some quantiles are, on both sides."""
+    """How far the counts beyond some quantiles, on both sides, are from what is expected."""
     beyond = np.array([0.1, 0.5, 1, 2, 3, 4])
     p = np.array([math.erfc(q / math.sqrt(2)) / 2 for q in beyond])
     found = np.array([[np.mean(side > q) for q in beyond] for side in (z, -z)])

@@ -1,4 +1,4 @@
-"""The search for the mode ends at the mode, from any start and in any units, or says so."""
+"""The search for the mode ends at the mode, from any start and in any units, or it warns."""
 
 import re
 import warnings
@@ -132,7 +132,7 @@ def test_mode_at_a_kink(start, precision, dtype, seed, iterations):
 @DTYPES
 @pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
 def test_mode_at_oblique_kinks(dtype, seed):
-    """A Laplace prior of other coordinates than the parameters: no kink is along one of them."""
+    """The Laplace prior is on other coordinates than the parameters: no kink is along one."""
     rng, N, d, precision = np.random.default_rng(seed), 5000, 12, 100.0
     turned, _ = np.linalg.qr(rng.normal(size=(d, d)))
     x = rng.normal(np.repeat([0.0, 1.0], d // 2), 1, (N, d))
@@ -201,7 +201,7 @@ def test_progress_says_how_it_ended_without_a_share_of_the_limit(capfd):
 
 
 def test_stochastic_ascent_first(seed, monkeypatch):
-    """It does the work where the search may take one iteration only; a dict gives its steps."""
+    """The ascent does the work, as the search may take one iteration only; steps are a dict."""
     rng = np.random.default_rng(seed)
     x = rng.normal(3, 1, (5000, 2))
     starts, ascend = [], mode.ascend
@@ -294,7 +294,7 @@ def information(log_lik, params, data):
 @pytest.mark.parametrize("case", RAW)
 @pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
 def test_mode_of_a_model_in_raw_units(case, dtype, seed, iterations):
-    """From zero, where everything is off by orders of magnitude."""
+    """The start is zero, where everything is wrong by orders of magnitude."""
     log_lik, respond = RAW[case]
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(20_000, 3))
@@ -308,7 +308,7 @@ def test_mode_of_a_model_in_raw_units(case, dtype, seed, iterations):
 
 @pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
 def test_a_saddle_point_is_left(seed):
-    """Two components that start as one: the gradient between them is 0 there."""
+    """Two components start at the same point, where the gradient that separates them is 0."""
     rng = np.random.default_rng(seed)
     x = rng.normal(0, 1, 5000) + rng.choice([-3, 3], 5000)
 
@@ -333,7 +333,7 @@ def test_what_has_no_mode_is_told(tail, seed):
 
 @pytest.mark.filterwarnings("error::sgmcmc.mode.ModeNotFound")
 def test_mode_of_many_correlated_parameters(seed):
-    """More than those whose curvature is known as a matrix."""
+    """There are too many parameters for a matrix of curvature."""
     rng = np.random.default_rng(seed)
     N, d = 3000, 600
     X = rng.normal(size=(N, d)) + rng.normal(size=(N, 1))

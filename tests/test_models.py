@@ -1,7 +1,7 @@
 """Models as users write them, and the models of the R package's tests.
 
-The posterior means are compared within a few posterior standard deviations, where the R package's
-tests allowed fifty: 4 of them, of averages whose own error is below .5.
+Posterior means may be 4 posterior standard deviations from the exact ones, where the tests of the R
+package allowed fifty. The averages themselves have an error below .5 of these.
 """
 
 import warnings

@@ -1,9 +1,9 @@
 """Exact moments of the Cox-Ingersoll-Ross samplers, against simulation and the papers' formulas.
 
-The simulation is plain NumPy and draws its own minibatches, so it shares nothing with what it
-checks. False alarms are those of `ztest`, whose comparisons here find errors of 2 % in means and of
-3 % in variances. The faults of the papers and of the field are simulated, too, or put into the
-formula, and the same comparisons reject them.
+The simulation is plain NumPy and draws its own minibatches, so it shares no code with what it
+checks. False alarms are those of `ztest`. The comparisons find errors of 2 % in means and of 3 % in
+variances. As negative controls, mistakes of the papers and of the field are simulated, or put into
+the formula, and the same comparisons reject them.
 """
 
 from typing import NamedTuple
@@ -89,7 +89,7 @@ def one_for_negative_step(rng, theta, a_hat, a, h):
 
 
 def misprinted_step(rng, theta, a_hat, a, h):
-    """(7) as printed, with the state θ̂ where b̂ belongs."""
+    """A wrong step: (7) as it is printed, with the state θ̂ in place of b̂."""
     b = (a_hat - 1) / (a - 1)
     return (1 - np.exp(-h)) / theta * rng.gamma(a_hat + rng.poisson(theta * b / np.expm1(h)))
 
@@ -334,7 +334,7 @@ def test_components(form):
 
 
 def test_single_precision():
-    """What comes in single precision is computed in double."""
+    """Arguments in single precision are converted to double precision first."""
     given = [np.float32(x) for x in (7.67, 150.1)]
     a_hat = tuple(x.astype(np.float32) for x in FIGURE_3.a_hat)
     moments = scircv_moments(*given, a_hat, 0.1, 5)
@@ -343,7 +343,7 @@ def test_single_precision():
 
 
 def test_b_hat_zero():
-    """At b̂ = 0 the step is the limit of those beside it, and both forms take it."""
+    """At b̂ = 0 the step is the limit as b̂ goes to 0, in both forms."""
     at, *near = [scircv_moments(4, 3, ([x], [1]), 0.5, 1) for x in (1, 1 + 1e-9, 1 - 1e-9)]
     np.testing.assert_allclose([near[0], near[1]], [at, at], rtol=1e-8)
     np.testing.assert_allclose(at, (4.5, 0.25 + 2 * 0.5 * 4))  # h Gamma(1 + Poisson(θ/h))

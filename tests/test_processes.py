@@ -1,4 +1,4 @@
-"""A sampler in threads and processes: it runs where it can, and elsewhere says why it does not."""
+"""A sampler in threads and processes: it runs where it can, and explains where it cannot."""
 
 import copy
 import multiprocessing
@@ -34,7 +34,7 @@ def sampler():
 
 
 def test_a_sampler_runs_in_one_thread_at_a_time():
-    """The second asks while the first is in the middle of a block."""
+    """The second thread calls while the first is in the middle of a block."""
     inside, done = threading.Event(), threading.Event()
 
     def stepsize(k):

@@ -46,7 +46,7 @@ def squares(params, data, scale=1.0):
 
 
 def made_of(scale):
-    """A function that has `scale` in each of the ways in which a function can have a value."""
+    """Make functions that refer to `scale`, one for each way in which a function can do so."""
 
     class Model:
         shared = scale
@@ -151,7 +151,7 @@ def test_a_value_that_was_changed_is_seen(log_lik, traced):
 
 
 def test_an_old_function_whose_variable_changed_is_not_traced_for_a_new_shape():
-    """Programs are shared, not functions: the first function no longer has the value it had."""
+    """Programs are shared, but not functions: the value in the first function has changed."""
     scale = 1.0
 
     def first(params, data):

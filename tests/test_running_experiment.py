@@ -108,14 +108,14 @@ def test_independent_draws(seed):
 
 @pytest.mark.slow
 def test_independent_draws_from_another_posterior(seed):
-    """Negative control: a prior of .12 for .1 is seen."""
+    """Negative control: a prior of .12 in place of .1 is rejected."""
     assert_rejected(distance(independent(A + 0.02, 256, seed)), IDEAL)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamics", [SCIR, HalfDegrees, SGRLD])
 def test_scir_on_all_data_draws_as_if_independently(dynamics, seed):
-    """At every 10th step of h = 1, when a chain has forgotten all but e⁻¹⁰ of where it was."""
+    """Takes every 10th step with h = 1, after which a chain has kept e⁻¹⁰ of where it was."""
     found = distance(
         log_omega(
             *(dynamics(0.1, keep_log=True), {"counts": COUNTS[None].astype(float)}, of_counts, 1),

@@ -1,4 +1,4 @@
-"""Where draws go: memory that does not grow, files, summaries, progress."""
+"""Storing draws: memory does not grow; files, summaries and progress are right."""
 
 import gc
 import io
@@ -83,7 +83,7 @@ def test_draws_in_files_are_those_in_memory(tmp_path, n_chains):
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_of_two_runs_with_one_folder_one_is_refused(tmp_path, exists, monkeypatch):
-    """The second begins and ends after the first has found the folder to be empty."""
+    """The second run begins and ends after the first has found that the folder is empty."""
     path, check = tmp_path / "draws", checks.folder
     if exists:
         path.mkdir()

@@ -1,6 +1,7 @@
-"""The thermostat of SGNHT has no units: it adapts, and leaves the law alone, at any scale.
+"""The thermostat of SGNHT adapts at any scale of the parameters, and does not change the law.
 
-False alarms and power are those of `ztest`. The paper's own rate, which has units, is the control.
+That is because its rate has no units. False alarms and power are those of `ztest`. The rate of the
+paper, which has units, is the negative control.
 """
 
 import numpy as np
@@ -39,7 +40,7 @@ def test_the_law_is_the_same_in_any_units(seed, size, n_iters, units):
 
 
 def test_the_rate_of_the_paper_is_rejected(seed):
-    """Wide where the unit is 1, and not adapted where it is small."""
+    """With the paper's rate, draws are too wide at unit 1, and nothing adapts at a small unit."""
     cases = targets(Case(1, 0.1, 1, size=10), [0.01, 1])
     draws = gaussian.run(
         sgmcmc.sgnht, cases, a=0.01, n_iters=3000, seed=seed, thermostat_rate="stepsize"
@@ -88,7 +89,7 @@ def test_the_friction_adapts_within_some_thousand_steps(seed, N):
 
 
 def test_a_start_far_away_does_no_harm(seed):
-    """The heat of the way down would drive the friction up until the chain diverges."""
+    """Without its bound, the friction would rise on the way down, until the chain diverges."""
     case = Case(1, 0.1, 1, size=10)
     starts = {"x": np.full((gaussian.CHAINS, 10), 1000.0)}
     draws = gaussian.run(

@@ -1,8 +1,8 @@
 """The examples of paper 002 (Ding et al., 2014), with the figures of ALGORITHMS.md, section 2.
 
-Its h and A are ε = h² and a = Ah here, and its thermostat has the rate ε. Figures that have
-an exact formula are compared with it by `ztest`; the others by the bounds given, from runs whose
-own standard error is ten times smaller.
+In the paper's h and A, ε = h² and a = Ah. The rate of its thermostat is ε. Figures with an exact
+formula are compared with it by `ztest`. The others must lie within the bounds given, which are ten
+times the standard error of the runs.
 """
 
 import numpy as np
@@ -77,7 +77,7 @@ def test_double_well_without_thermostat_is_rejected(seed):
     [(0.001, 1.27, 1.00, 8000), (0.01, 3.7, 0.98, 1000)],
 )
 def test_gaussian_mean(seed, h, sghmc_figure, sgnht_figure, n_iters):
-    """Many means in one model, each of the same data in another order, so that all are alike."""
+    """Many means in one model. Each has the same data in another order, so that all are alike."""
     x = np.random.default_rng(42).normal(size=100)
     case = Case(100, h**2, np.sqrt(100 * 90 / 10 * x.var(ddof=1)), alpha=h)
     rng = np.random.default_rng(seed)

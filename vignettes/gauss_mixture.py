@@ -62,16 +62,20 @@ dataset, params = {"X": X}, {"centre": np.zeros((2, 2))}
 
 # %%
 starts = {"centre": np.random.default_rng(2).normal(1, 1, (4, 2, 2))}
-common = {"log_prior": log_prior, "minibatch_size": 500, "verbose": False}
 draws = sgmcmc.sgld(
-    *(log_lik, dataset, params, 4e-6),
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=4e-6,
+    log_prior=log_prior,
+    minibatch_size=500,
     n_iters=n_iters,
     burn_in=n_iters // 4,
     thin=10,
     n_chains=4,
     starts=starts,
     seed=4,
-    **common,
+    verbose=False,
 )
 print(draws.summary())
 
@@ -129,7 +133,16 @@ plt.gcf().tight_layout()
 # %%
 apart = {"centre": np.array([[-0.5, -0.5], [0.5, 0.5]])}
 cv = sgmcmc.sgldcv(
-    *(log_lik, dataset, apart, 2e-5), n_iters=n_iters // 5, n_chains=4, seed=3, **common
+    log_lik=log_lik,
+    dataset=dataset,
+    params=apart,
+    stepsize=2e-5,
+    log_prior=log_prior,
+    minibatch_size=500,
+    n_iters=n_iters // 5,
+    n_chains=4,
+    seed=3,
+    verbose=False,
 )
 print(cv.summary())
 

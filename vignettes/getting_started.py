@@ -166,7 +166,8 @@ for row, p in enumerate(probability.T):
 # - **The mean instead of the sum** in `log_lik`: the posterior becomes as wide as for N/n rows,
 #   here 100. `log_lik` must be a sum over rows.
 # - **Parameters that must be positive.** Chains move freely on the real line, and would step across
-#   0: sample the logarithm, and add it to `log_prior` (the Jacobian of σ = exp(s) is s).
+#   0. Pass `constrain={"sigma": "positive"}`: the chain then moves on the logarithm of `sigma`, and
+#   the package adds the Jacobian.
 #
 # Next: [`mv_gauss`](mv_gauss.md) shows what step sizes do where the answer is known,
 # [`logistic_regression`](logistic_regression.md) is this page on real data.

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Data outside memory, and what a step costs
 #
-# The reason for stochastic gradients: a step looks at a minibatch, so its cost does not grow with
-# the data. This vignette makes a data file of ten million rows, samples a logistic regression on it
-# without ever loading it, and measures the cost and the accuracy of `sgld` and `sgldcv` as the data
-# grow.
+# Stochastic gradients are for large data: a step looks at a minibatch, so its cost does not grow
+# with the data. This vignette makes a data file of ten million rows, samples a logistic regression
+# on it without ever loading it, and measures the cost and the accuracy of `sgld` and `sgldcv` as
+# the data grow.
 
 # %%
 import os
@@ -24,8 +24,8 @@ n_iters = 500 if QUICK else 10_000
 # %% [markdown]
 # ## A file
 #
-# Anything that NumPy can map will do: an `.npy` file, or raw numbers. Write it in pieces, with the
-# rows as the first axis. (Arrays of `h5py` and `zarr` can be given as they are, too.)
+# Any file that NumPy can map will do: an `.npy` file, or raw numbers. Write it in pieces, with
+# the rows as the first axis. (Arrays of `h5py` and `zarr` can be passed directly, too.)
 
 # %%
 temporary = tempfile.TemporaryDirectory()
@@ -71,7 +71,13 @@ params = {"beta": np.zeros(d)}
 # %%
 began = time.perf_counter()
 sampler = sgmcmc.sgldcv_setup(
-    *(log_lik, dataset, params, 0.5 / N), minibatch_size=500, seed=1, verbose=False
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=0.5 / N,
+    minibatch_size=500,
+    seed=1,
+    verbose=False,
 )
 found = time.perf_counter()
 draws = sgmcmc.run(sampler, n_iters, verbose=False)
@@ -101,7 +107,10 @@ for rows in sizes:
     exact = np.sqrt(np.diag(np.linalg.inv(information)))
     for name, (setup, factor) in samplers.items():
         sampler = setup(
-            *(log_lik, part, {"beta": truth}, factor / rows),
+            log_lik=log_lik,
+            dataset=part,
+            params={"beta": truth},
+            stepsize=factor / rows,
             minibatch_size=500,
             seed=2,
             verbose=False,
@@ -127,12 +136,12 @@ fig.tight_layout()
 # the processor's cache. (This file fits into the memory of most machines, which keep it there after
 # the first reading: what a slow disk would add is not in the picture.)
 #
-# But look at the right. Both samplers have the step size .5/N, which suits `sgldcv`. `sgld` becomes
-# the wider with it the larger N is: its gradient noise grows as N²/n, the posterior's precision
-# only as N. To be right, its step has to be some N/(4n) times smaller, and its chain as many times
-# longer: then the whole cost grows with N after all. Control variates remove just that: their noise
-# grows as N, like the precision. **For large data, they are not an option among others but what
-# makes the method pay.**
+# But look at the right panel. Both samplers have the step size .5/N, which suits `sgldcv`. With
+# it, the draws of `sgld` become wider as N grows, because its gradient noise grows as N²/n, and
+# the precision of the posterior only as N. To be right, `sgld` needs a step that is some N/(4n)
+# times smaller, and a chain that is as many times longer. Then its whole cost grows with N after
+# all. Control variates remove this growth: their noise grows as N, like the precision. **For
+# large data, it is control variates that make the method worth its while.**
 #
 # ## What can go wrong
 #

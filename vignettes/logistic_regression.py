@@ -126,10 +126,17 @@ def log_prior_phi(params):  # W is constant, so there is no Jacobian to add
 
 # %%
 start = {"phi": np.zeros(d + 1)}
-shared = {"log_prior": log_prior_phi, "minibatch_size": 500, "verbose": False}
 
 coefficients = whitened(np.zeros(d + 1), np.full(N, 0.25))
-sampler = sgmcmc.sgldcv_setup(log_lik_phi, dataset, start, 0.1, **shared)
+sampler = sgmcmc.sgldcv_setup(
+    log_lik=log_lik_phi,
+    dataset=dataset,
+    params=start,
+    stepsize=0.1,
+    log_prior=log_prior_phi,
+    minibatch_size=500,
+    verbose=False,
+)
 mode = tf.nest.map_structure(lambda x: x.numpy(), coefficients(sgmcmc.get_params(sampler)))
 print(f"log loss at the mode: {log_loss(mode):.4f}")
 
@@ -165,8 +172,12 @@ track = {
 }
 for stepsize in (0.1,) if QUICK else (0.1, 0.03, 0.01, 0.003):
     tried = sgmcmc.sgldcv(
-        *(log_lik_phi, dataset, start, stepsize),
-        **shared,
+        log_lik=log_lik_phi,
+        dataset=dataset,
+        params=start,
+        stepsize=stepsize,
+        log_prior=log_prior_phi,
+        minibatch_size=500,
         mode=start,  # φ = 0 is the mode: no need to search again
         n_iters=n_iters,
         n_chains=2,
@@ -174,6 +185,7 @@ for stepsize in (0.1,) if QUICK else (0.1, 0.03, 0.01, 0.003):
         keep=[],
         track=track,
         seed=1,
+        verbose=False,
     )
     sd = dict(zip(tried.summary().names, tried.summary()["sd"]))
     ess = dict(zip(tried.summary().names, tried.summary()["ess"]))
@@ -189,8 +201,12 @@ for stepsize in (0.1,) if QUICK else (0.1, 0.03, 0.01, 0.003):
 
 # %%
 draws = sgmcmc.sgldcv(
-    *(log_lik_phi, dataset, start, 0.003),
-    **shared,
+    log_lik=log_lik_phi,
+    dataset=dataset,
+    params=start,
+    stepsize=0.003,
+    log_prior=log_prior_phi,
+    minibatch_size=500,
     mode=start,
     n_iters=6 * n_iters,
     n_chains=4,
@@ -198,6 +214,7 @@ draws = sgmcmc.sgldcv(
     keep=[],
     track=track,
     seed=2,
+    verbose=False,
 )
 summary = draws.summary()
 ess, r_hat = (dict(zip(summary.names, summary[column])) for column in ("ess", "r_hat"))
@@ -221,7 +238,10 @@ plt.gcf().tight_layout()
 limit = 4 / np.linalg.eigvalsh(posterior_precision(p * (1 - p)))[-1]
 for share in (0.1, 1.1):
     plain = sgmcmc.sgldcv(
-        *(log_lik, dataset, params, share * limit),
+        log_lik=log_lik,
+        dataset=dataset,
+        params=params,
+        stepsize=share * limit,
         log_prior=log_prior,
         minibatch_size=500,
         mode=mode,

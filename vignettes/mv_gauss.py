@@ -55,7 +55,12 @@ print(f"exact posterior: mean {exact_mean.round(4)}, sd {exact_sd.round(4)}")
 
 # %%
 draws = sgmcmc.sgld(
-    *(log_lik, dataset, params, 4e-6, log_prior, n),
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=4e-6,
+    log_prior=log_prior,
+    minibatch_size=n,
     n_iters=n_iters,
     burn_in=n_iters // 10,
     seed=1,
@@ -85,7 +90,10 @@ def scatter(axes, theta, title):
 
 
 cv = sgmcmc.sgldcv(
-    *(log_lik, dataset, params, 4e-6),
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=4e-6,
     log_prior=log_prior,
     minibatch_size=n,
     n_iters=n_iters,
@@ -130,7 +138,10 @@ ess = {"sgld": [], "sgldcv": []}
 for stepsize in stepsizes:
     for name, sampler in {"sgld": sgmcmc.sgld, "sgldcv": sgmcmc.sgldcv}.items():
         made = sampler(
-            *(log_lik, dataset, {"theta": exact_mean}, stepsize),
+            log_lik=log_lik,
+            dataset=dataset,
+            params={"theta": exact_mean},
+            stepsize=stepsize,
             log_prior=log_prior,
             minibatch_size=n,
             n_iters=long,
@@ -166,7 +177,16 @@ fig.tight_layout()
 
 # %%
 try:
-    sgmcmc.sgld(*(log_lik, dataset, params, 1e-3, log_prior, n), seed=1, verbose=False)
+    sgmcmc.sgld(
+        log_lik=log_lik,
+        dataset=dataset,
+        params=params,
+        stepsize=1e-3,
+        log_prior=log_prior,
+        minibatch_size=n,
+        seed=1,
+        verbose=False,
+    )
 except sgmcmc.ChainDiverged as error:
     print(error)
 
@@ -191,13 +211,21 @@ def theta_of(params):
     return {"theta": tf.linalg.matvec(rotate, params["phi"])}
 
 
-shared = {"log_prior": lambda params: log_prior(theta_of(params)), "minibatch_size": n}
-shared |= {"n_iters": n_iters // 4, "thin": 10, "n_chains": 100, "seed": 1, "verbose": False}
-model = (lambda params, data: log_lik(theta_of(params), data), dataset)
-start = {"phi": np.linalg.solve(cholesky, exact_mean)}
-hot = sgmcmc.sghmc(*model, start, 4e-7, alpha=0.1, **shared)
-cool = sgmcmc.sghmc(*model, start, 2e-8, alpha=0.1, **shared)
-nht = sgmcmc.sgnht(*model, start, 2e-7, a=0.01, **shared)
+shared = {
+    "log_lik": lambda params, data: log_lik(theta_of(params), data),
+    "dataset": dataset,
+    "params": {"phi": np.linalg.solve(cholesky, exact_mean)},
+    "log_prior": lambda params: log_prior(theta_of(params)),
+    "minibatch_size": n,
+    "n_iters": n_iters // 4,
+    "thin": 10,
+    "n_chains": 100,
+    "seed": 1,
+    "verbose": False,
+}
+hot = sgmcmc.sghmc(stepsize=4e-7, alpha=0.1, **shared)
+cool = sgmcmc.sghmc(stepsize=2e-8, alpha=0.1, **shared)
+nht = sgmcmc.sgnht(stepsize=2e-7, a=0.01, **shared)
 
 
 def temperature(made):

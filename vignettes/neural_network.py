@@ -87,7 +87,10 @@ def log_loss(data):
 
 def run_with(stepsize, n_iters, data, sampler=sgmcmc.sgld, **more):
     return sampler(
-        *(log_lik, train, params, stepsize),
+        log_lik=log_lik,
+        dataset=train,
+        params=params,
+        stepsize=stepsize,
         log_prior=log_prior,
         minibatch_size=500,
         n_iters=n_iters,
@@ -143,7 +146,10 @@ for layer, of_layer in chains["sgnht, step size 3e-7, a = .03"].stats["temperatu
 
 # %%
 sampler = sgmcmc.sgnht_setup(
-    *(log_lik, train, params, 3e-7),
+    log_lik=log_lik,
+    dataset=train,
+    params=params,
+    stepsize=3e-7,
     log_prior=log_prior,
     minibatch_size=500,
     a=0.03,

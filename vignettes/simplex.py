@@ -2,15 +2,15 @@
 # # Probabilities: samplers of the simplex
 #
 # Some parameters are probabilities that sum to 1: the weights of a mixture, the words of a topic,
-# the shares of categories. Often many of them are next to nothing, and there a step that adds a
-# normal number does harm: it leads below 0, or never far enough towards it. `scir` takes no such
-# steps. Each probability moves by the exact transition of a process with Gamma distributed states,
-# and may come as near to 0 as the posterior wants. `scircv` does so with control variates, and
+# the proportions of categories. Often many of them are nearly 0. There, a step that adds a normal
+# number fails: it leads below 0, or not near enough to 0. `scir` takes no such steps. Each
+# probability moves by the exact transition of a process whose states have a Gamma distribution,
+# and can come as near to 0 as the posterior says. `scircv` is the same with control variates.
 # `sgrld` is the older Langevin sampler, for comparison.
 #
 # The first half repeats experiments of the papers that proposed these samplers (Baker, Fearnhead,
-# Fox and Nemeth, 2018; Barile and Nemeth), on posteriors that are known. The second goes on to
-# mixtures, whose categories nobody has seen.
+# Fox and Nemeth, 2018; Barile and Nemeth), on posteriors that are known. The second half is about
+# mixtures, whose categories are not observed.
 
 # %%
 import os
@@ -33,9 +33,10 @@ quiet = {"verbose": False, "jit": not QUICK}  # compiling takes longer than so f
 # and none of the others. With the prior Dirichlet(.1, ..., .1), the posterior of the probabilities
 # ω is Dirichlet(800.1, 100.1, 100.1, .1, ..., .1).
 #
-# The log likelihood is written in ω as it is, without any transformation; the prior is the argument
-# `alpha`. From the likelihood's derivative the sampler gets the counts of a minibatch, scales them
-# to all rows, and has an estimate â of the posterior's parameters.
+# The log likelihood is written in ω itself, without a transformation. The prior is the argument
+# `alpha`. From the derivative of the log likelihood, the sampler computes the counts of a
+# minibatch. Scaled to all rows, and with `alpha` added, they are an estimate â of the posterior's
+# parameters.
 
 # %%
 z = np.repeat(np.arange(10), [800, 100, 100, 0, 0, 0, 0, 0, 0, 0])
@@ -48,26 +49,36 @@ def log_lik(params, data):
     return tf.reduce_sum(counts * tf.math.log(params["omega"]))
 
 
-model = (log_lik, {"z": z}, {"omega": np.full(10, 0.1)})
-common = {"alpha": alpha, "minibatch_size": 10, "n_iters": n_iters, "burn_in": n_iters}
-common |= {"n_chains": 5, "keep_log": True, "seed": 1} | quiet
+common = {
+    "log_lik": log_lik,
+    "dataset": {"z": z},
+    "params": {"omega": np.full(10, 0.1)},
+    "alpha": alpha,
+    "minibatch_size": 10,
+    "n_iters": n_iters,
+    "burn_in": n_iters,
+    "n_chains": 5,
+    "keep_log": True,
+    "seed": 1,
+    **quiet,
+}
 
-draws = sgmcmc.scir(*model, stepsize=0.1, **common)
+draws = sgmcmc.scir(stepsize=0.1, **common)
 print(draws.summary())
 mean = a / a.sum()
 sd = np.sqrt(mean * (1 - mean) / (a.sum() + 1))
 print("exact mean, sd:", *(f"{m:.4g}, {s:.4g};" for m, s in zip(mean[:4], sd)))
 
 # %% [markdown]
-# The means are right. The standard deviations of the three large categories are 2.4 times what they
-# should be, of which more below; those of the others agree with the exact one as well as can be
-# expected of chains with some hundred effective draws.
+# The means are right. The standard deviations of the three large categories are 2.4 times what
+# they should be; the reason is given below. Those of the others agree with the exact ones as well
+# as can be expected from chains with some hundred effective draws.
 #
 # ## Near zero
 #
-# What the summary does not show is how ω₅ is distributed: over many powers of ten. `keep_log=True`
-# has kept the logarithms. We compare them with independent draws from the posterior, and with
-# `sgrld`, whose step size is the best of its list below.
+# The summary does not show the distribution of ω₅, which ranges over many powers of ten.
+# `keep_log=True` has kept its logarithms. We compare them with independent draws from the
+# posterior, and with `sgrld`, with the best step size of its list below.
 
 
 # %%
@@ -99,7 +110,7 @@ def boxes(axes, values, outliers=True):
 
 
 exact = exact_draws(a, (5, n_iters))
-langevin = sgmcmc.sgrld(*model, stepsize=1e-4, **common)
+langevin = sgmcmc.sgrld(stepsize=1e-4, **common)
 fifth = {
     "exact": exact[..., 4],
     "scir\nh = .1": draws.stats["log_omega"][..., 4],
@@ -159,7 +170,6 @@ def distance(log_omega, a):
 # %%
 dense = np.repeat(np.arange(10), [112, 119, 92, 98, 95, 96, 102, 92, 91, 103])
 shapes = {"sparse": a, "dense": alpha + np.bincount(dense)}
-both = (log_lik, {"z": np.stack([z, dense], axis=1)}, {"omega": np.full((2, 10), 0.1)})
 
 h_scir = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0]
 h_sgrld = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5]
@@ -175,12 +185,17 @@ coarse = {}  # draws with h = .5 and minibatches of 1 %
 for share in shares:
     for name, (sampler, steps) in samplers.items():
         made = sampler(
-            *both,
+            log_lik=log_lik,
+            dataset={"z": np.stack([z, dense], axis=1)},
+            params={"omega": np.full((2, 10), 0.1)},
             stepsize=lambda k, steps=steps: steps[k // each],
             n_iters=each * len(steps),
             minibatch_size=round(share * N),
             keep=[],
-            **{k: common[k] for k in ("alpha", "n_chains", "keep_log", "seed")},
+            alpha=alpha,
+            n_chains=5,
+            keep_log=True,
+            seed=1,
             **quiet,
         )
         log_omega = made.stats["log_omega"].reshape(5, len(steps), each, 2, 10)[:, :, n_iters:]
@@ -217,9 +232,9 @@ for case, of_case in results.items():
 
 # %% [markdown]
 # Dots are single chains, lines their means; the grey band holds 95 % of independent draws. In the
-# sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: it does not suffer
-# from noise, but from its steps near zero. `scir` improves from .13 to .034 as the noise goes away,
-# and all but joins the band of independent draws. In the dense posterior, where nothing is near
+# sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: the cause is not noise, but
+# its steps near zero. `scir` improves from .13 to .034 as the noise becomes less, and almost
+# reaches the band of independent draws. In the dense posterior, where nothing is near
 # zero, `sgrld` is a little worse than `scir`, most of all with single rows. So far the paper.
 #
 # `scircv`, which is younger, is within the band or just above it from minibatches of 1 % on (5 % in
@@ -234,8 +249,8 @@ for case, of_case in results.items():
 #
 # ## What the noise of minibatches does
 #
-# Back to the standard deviations that were too large. With step size h, the noise of a minibatch of
-# n rows makes the variance of the probability of an observed category too large by the factor
+# Why were some standard deviations too large? With step size h, the noise of a minibatch of n
+# rows makes the variance of the probability of an observed category too large by the factor
 #
 # $$1 + \tanh(h/2)\, \frac{N}{n}\, \frac{N - n}{N - 1} \approx 1 + \frac{hN}{2n}$$
 #
@@ -244,10 +259,10 @@ for case, of_case in results.items():
 # effective draw, that makes ten passes through the data, whatever n. Where this is too dear, the
 # noise itself must become less.
 #
-# That is what `scircv` is for. It knows a, from all rows, and where a minibatch's â is larger than
-# that, it pulls θ back as much harder, so that the mode stays in its place. Figure 1 of Barile and
-# Nemeth has a large step, h = .5, and minibatches of 10 rows. The draws are among those above; we
-# add `sgrld` with its own best step:
+# That is what `scircv` is for. It knows a, from all rows. If the â of a minibatch is larger than
+# a, it pulls θ back more strongly in proportion, so that the mode does not move. Figure 1 of
+# Barile and Nemeth has a large step, h = .5, and minibatches of 10 rows. Its draws are among
+# those above. We add `sgrld` with its own best step:
 
 # %%
 logs = {"exact": exact, **coarse, "sgrld h = .0001": langevin.stats["log_omega"]}
@@ -312,8 +327,13 @@ for seed, ((name, (sampler, formula, noise, form)), colour) in enumerate(
     zip(forms.items(), ("tab:blue", "tab:olive", "tab:green"))
 ):
     made = sampler(
-        *(one_category, {"z": (np.arange(N) < count).astype(np.float32)}, {"theta": theta0}),
-        *(h, alpha, n, len(M)),
+        log_lik=one_category,
+        dataset={"z": (np.arange(N) < count).astype(np.float32)},
+        params={"theta": theta0},
+        stepsize=h,
+        alpha=alpha,
+        minibatch_size=n,
+        n_iters=len(M),
         positive=("theta",),
         n_chains=n_chains,
         seed=seed,
@@ -337,12 +357,12 @@ fig.tight_layout()
 # too wide; the alternative form, the default, is nearly as noisy as `scir` in the first steps, and
 # ends within 1 % of the posterior. So it is the one to draw with.
 #
-# ## Categories nobody has seen
+# ## Categories that are not observed
 #
-# The weights of a mixture, say of Gaussians whose centres are known. Which component a row came
-# from is not known, so the likelihood sums it out, Σ log Σ ω_k p_k(x). That is all there is to
-# write: its derivative yields the expected counts, the responsibilities. Here are six components
-# with much overlap; no row came from the last two.
+# Now we draw the weights of a mixture of Gaussians whose centres are known. The component of each
+# row is not known, so the likelihood sums over components: Σ log Σ ω_k p_k(x). Nothing else has
+# to be written, as its derivative gives the expected counts, the responsibilities. There are six
+# components with much overlap, and no row comes from the last two.
 
 # %%
 rows, centres = 10_000, np.array([-4.0, -2.0, 0.0, 2.0, 4.0, 6.0])
@@ -375,7 +395,11 @@ variants = {
 weights = {
     name: [
         sampler(
-            *(mixture, {"x": x}, {"omega": np.full(6, 1 / 6)}, h, alpha),
+            log_lik=mixture,
+            dataset={"x": x},
+            params={"omega": np.full(6, 1 / 6)},
+            stepsize=h,
+            alpha=alpha,
             minibatch_size=100,
             n_iters=10 * n_iters,
             burn_in=n_iters,
@@ -399,7 +423,9 @@ shown = {
 for shift, (name, omega), colour in zip((-0.1, 0.1), shown.items(), ("black", "tab:green")):
     middle, low, high = omega.mean(0), *np.percentile(omega, [2.5, 97.5], axis=0)
     panels[0].errorbar(
-        *(np.arange(1, 7) + shift, middle, [middle - low, high - middle]),
+        x=np.arange(1, 7) + shift,
+        y=middle,
+        yerr=[middle - low, high - middle],
         fmt=".",
         color=colour,
         label=name,
@@ -427,15 +453,15 @@ fig.tight_layout()
 # `refresh_size` takes some. Their error adds to the variance, and control variates are only used
 # where it is less than what they take out.)
 #
-# With h = 1 they are 7 % too narrow, and that is not noise. Responsibilities are averages: a step
-# lets them stand for components that ought to be random, and the larger the step, the more of that
-# randomness is lost. If γ is the share of the information that not knowing the components costs,
-# the variance is
+# With h = 1 they are 7 % too narrow, which is not an effect of noise. Responsibilities are
+# averages. A step uses them in place of components that ought to be random, and the larger the
+# step, the more of that randomness is lost. Let γ be the share of the information that is lost
+# because the components are not known. Then the variance is
 #
 # $$\frac{1 + e^{-h}}{1 + e^{-h} + (1 - e^{-h})\gamma}$$
 #
-# of what it should be, without noise of minibatches: so the step size, which makes no error where
-# categories are observed, makes one here. It is small with h ≤ .3.
+# of what it should be, without the noise of minibatches. So the step size causes an error here,
+# as it does not if categories are observed. The error is small with h ≤ .3.
 #
 # ## Weights and means
 #
@@ -465,7 +491,9 @@ def draw_tau(params, data, key):
 
 
 made = sgmcmc.mixed(
-    *(mixture_of, {"y": y}, {"omega": np.ones(3) / 3, "mu": [-1.0, 0.0, 1.0], "tau": 1.0}),
+    log_lik=mixture_of,
+    dataset={"y": y},
+    params={"omega": np.ones(3) / 3, "mu": [-1.0, 0.0, 1.0], "tau": 1.0},
     stepsize={"omega": 0.02, "mu": 1e-5},
     blocks={
         "omega": sgmcmc.SCIR(alpha=alpha),
@@ -499,7 +527,7 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 #   than about one row a minibatch do not, and have all of the noise, with either sampler. Where
 #   categories are latent, h ≤ .3, with `refresh_every`: a few hundred iterations, so that its
 #   passes through the data cost no more than the minibatches between them.
-# - **Categories with a few rows, or `scir`**: an error of δ in the variance wants h = 2δ n/N.
+# - **Categories with a few rows, or `scir`**: for an error of δ in the variance, take h = 2δ n/N.
 #   Larger minibatches allow for larger steps, and for control variates of more categories.
 # - **`sgrld`**: for comparison.
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # When the chain does not fit: test functions, running means, files
 #
-# A chain of 10,000 draws of a million parameters is 40 GB. Hardly anyone wants those: what is
-# wanted is a prediction, a mean, a few of the parameters. There are four ways to have just that,
-# from the least work to the most freedom:
+# A chain of 10,000 draws of a million parameters takes 40 GB. Most often you only need a
+# prediction, a mean, or a few of the parameters. There are four ways to keep just that, from the
+# least work to the most freedom:
 #
 # 1. `keep=` and `thin=`: fewer parameters, fewer draws,
 # 2. `track=`: values of your own test functions instead of parameters,
@@ -50,8 +50,13 @@ def log_prior(params):  # independent Laplace(0, .1): most coefficients are near
 
 params = {"beta": np.zeros(d), "bias": 0.0}
 arguments = {
-    **{"log_lik": log_lik, "dataset": dataset, "params": params, "log_prior": log_prior},
-    **{"stepsize": 4e-6 if not QUICK else 4e-5, "minibatch_size": 0.1, "seed": 1},
+    "log_lik": log_lik,
+    "dataset": dataset,
+    "params": params,
+    "stepsize": 4e-5 if QUICK else 4e-6,
+    "log_prior": log_prior,
+    "minibatch_size": 0.1,
+    "seed": 1,
 }
 
 # %% [markdown]
@@ -158,8 +163,8 @@ axes.legend()
 fig.tight_layout()
 
 # %% [markdown]
-# The averaged prediction is better than that of nearly every single draw: that is what the
-# posterior is for.
+# The averaged prediction is better than that of nearly every single draw. That is why we average
+# over the posterior.
 #
 # ## What can go wrong
 #

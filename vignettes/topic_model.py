@@ -37,7 +37,7 @@ print(f"{counts.shape[1]:,} words, {counts.sum():,} tokens")
 
 # %%
 more = {"n_iters": n_iters, "burn_in": 0, "thin": n_iters // 20, "verbose": False}
-model = sgmcmc.fit_lda(train, vocab, n_topics, seed=0, **more)
+model = sgmcmc.fit_lda(counts=train, vocab=vocab, n_topics=n_topics, seed=0, **more)
 print(model)
 
 # %% [markdown]
@@ -51,7 +51,10 @@ print(model)
 models = {"scir": [model], "scircv": [], "sgrld": []}
 for name, fits in models.items():
     for seed in range(len(fits), seeds):
-        fits.append(sgmcmc.fit_lda(train, vocab, n_topics, name, seed=seed, **more))
+        fit = sgmcmc.fit_lda(
+            counts=train, vocab=vocab, n_topics=n_topics, sampler=name, seed=seed, **more
+        )
+        fits.append(fit)
 
 # %% [markdown]
 # ## Do the topics make sense?

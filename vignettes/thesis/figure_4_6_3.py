@@ -132,7 +132,9 @@ networks = {}
 for rate in (1e-3,) if QUICK else (3e-4, 1e-3, 3e-3):
     found = climb(
         lambda x, data: tf.reduce_mean(network(dict(zip(SHAPES, x)), data)),
-        *(adam(rate), initial, 2 * n_iters),
+        rule=adam(rate),
+        x=initial,
+        n_iters=2 * n_iters,
     )
     networks[rate] = dict(zip(SHAPES, found))
 rate = min(networks, key=lambda rate: log_loss(networks[rate], validation))
