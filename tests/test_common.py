@@ -15,7 +15,7 @@ from sgmcmc.describe import SAMPLERS
 from . import slow
 
 N, D = 400, 3
-STEPSIZE = {"sgld": 1e-3, "sghmc": 1e-4, "sgnht": 1e-5, "sgrld": 1e-3, "scir": 0.5, "mixed": 1e-3}
+STEPSIZE = {"sgld": 1e-3, "baoab": 1e-4, "sghmc": 1e-4, "sgnht": 1e-5, "sgrld": 1e-3, "scir": 0.5, "mixed": 1e-3}
 BLOCKS = {
     "weights": sgmcmc.SCIR(alpha=0.5),
     "bias": sgmcmc.SGHMC(alpha=0.1, L=2),

@@ -212,29 +212,23 @@ def test_cyclical():
             sgmcmc.cyclical(**{"h": 0.1, "cycle": 100, **wrong})
 
 
-def test_cycles_lead_from_mode_to_mode(seed):
-    """Two modes that a chain with small steps does not leave, and one that climbs at first."""
+def test_without_temperature_a_cycle_climbs_to_a_mode(seed):
+    """Draws with noise are some .06 from the mode: all four within .001 once in 10⁷ runs."""
 
     def log_lik(params, data):
         return -tf.reduce_sum((data["x"] - params["a"] ** 2) ** 2) / 2
 
-    def runs(stepsize, **more):
-        dataset = {"x": np.ones(60)}
-        return sgmcmc.sgld(
-            *(log_lik, dataset, {"a": 1.0}, stepsize),
+    def ends(stepsize, **more):
+        draws = sgmcmc.sgld(
+            *(log_lik, {"x": np.ones(60)}, {"a": 0.5}, stepsize),
             minibatch_size=60,
-            n_chains=100,
-            n_iters=4000,
+            n_iters=800,
             seed=seed,
             verbose=False,
             **more,
-        )["a"]
+        )
+        return np.abs(draws["a"][190::200])
 
-    small, large = 1e-4, sgmcmc.cyclical(0.016, cycle=200)
-    assert (runs(small) > 0).all()
-    ends = runs(large)[:, 199::200]
-    share = (ends < 0).mean(axis=1)  # of a chain: 20 ends, not independent
-    assert abs(share.mean() - 0.5) < 6 * share.std() / 10 + 0.05
-    cold = sgmcmc.cyclical(0.001, cycle=200, exploration=0.99)
-    climbed = runs(cold, temperature=cold.temperature)[:, 190::200]
-    np.testing.assert_allclose(np.abs(climbed), 1, atol=0.01)
+    schedule = sgmcmc.cyclical(0.01, cycle=200, exploration=0.99)
+    np.testing.assert_allclose(ends(schedule, temperature=schedule.temperature), 1, atol=0.001)
+    assert np.abs(ends(schedule) - 1).max() > 0.001

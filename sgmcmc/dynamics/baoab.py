@@ -44,7 +44,7 @@ class BAOAB(Dynamics):
     """
 
     alpha: float | dict = checks.tunable(
-        0.1,
+        0.01,
         checks.per_parameter(above=0, at_most=1),
         "Friction α, the share of the momentum that a step loses: a number in (0, 1], or a dict of "
         "them by parameter. Gradient noise acts as extra heat, which a larger `alpha` damps.",

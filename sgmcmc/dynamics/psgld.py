@@ -93,7 +93,7 @@ class PSGLD(Dynamics):
 
     def update(self, chain: Scaled, estimate: Estimate, noise: Noise, h: Any) -> Scaled:
         g = tree.map(lambda g: g / estimate.N, estimate.gradient)
-        rate = tf.maximum(1 - self.beta, 2 / (chain.age + 2))
+        rate = tf.maximum(2 / (chain.age + 2), 1 - self.beta)
         V = tree.map(lambda V, g: V + rate * (g**2 - V), chain.V, g)
         root, drift = tree.map(tf.sqrt, V), estimate.gradient
         h = tree.map(lambda h, root: h / (self.floor + root), h, root)
