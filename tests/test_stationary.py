@@ -241,7 +241,8 @@ def test_wrong_sghmc_is_rejected(seed, wrong, dynamics):
 @pytest.mark.slow
 def test_half_temperature_refresh_is_rejected(seed, wrong):
     cases = {"table": HAMILTON["table"]}
-    draws = gaussian.run(wrong(HalfTemperature), cases, alpha=0.1, L=5, n_iters=500, seed=seed)
+    options = {"alpha": 0.1, "L": 5, "resample_momentum": True, "n_iters": 500, "seed": seed}
+    draws = gaussian.run(wrong(HalfTemperature), cases, **options)
     assert_rejected(mean_squares(draws["table"]), gaussian.resampled_variance(cases["table"], 5))
     assert_rejected(mean_squares(draws["table"]), gaussian.sghmc_variance(cases["table"]))
 
