@@ -17,6 +17,8 @@ import pytest
 
 from sgmcmc import programs
 
+from . import ztest
+
 
 def pytest_addoption(parser):
     group = parser.getgroup("sgmcmc")
@@ -40,6 +42,31 @@ def pytest_configure_node(node):
 
 def pytest_report_header(config):
     return f"seed: {config.option.seed}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Add the comparisons that a process of pytest-xdist has made."""
+    for kind, count in getattr(node, "workeroutput", {}).get("made", {}).items():
+        ztest.made[kind] += count
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["made"] = ztest.made
+    elif ztest.made["comparisons"] > ztest.BUDGET and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    if any(ztest.made.values()):
+        compared, controls = ztest.made.values()
+        too_many = compared > ztest.BUDGET
+        terminalreporter.write_line(
+            f"z-tests: {compared} comparisons and {controls} negative controls; the BUDGET in "
+            f"tests/ztest.py is {ztest.BUDGET} comparisons" + ", which is EXCEEDED" * too_many,
+            red=too_many,
+        )
 
 
 @pytest.fixture
