@@ -1,5 +1,6 @@
-"""The tests' own machinery: the count of comparisons."""
+"""The tests' own machinery: seeds that repeat a run, and the count of comparisons."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,18 @@ ROOT = Path(__file__).parents[1]
 TESTS = """
 import numpy as np
 import pytest
+from sgmcmc.checks import values
 from tests.ztest import assert_mean, assert_rejected
+
+
+@pytest.fixture(scope="module")
+def shared(module_seed):
+    return module_seed
+
+
+@pytest.mark.slow
+def test_fails(shared, seed):
+    pytest.fail(f"seeds: {shared} {seed} {values.seed(None)} {values.seed(None)}")
 
 
 @pytest.mark.parametrize("i", range(4))
@@ -39,6 +51,18 @@ def run(tmp_path):
         )
 
     return run
+
+
+def test_a_failure_says_how_to_repeat_it(run):
+    def seeds(done):
+        return re.search(r"Failed: seeds: (\d+) (\d+) (\d+) (\d+)", done.stdout).groups()
+
+    first = run("--all", "-k", "fails")
+    assert first.returncode == 1
+    again = re.search(r"(?m)^pytest (--all --seed \d+ test_some.py::test_fails)$", first.stdout)
+    assert seeds(first) == seeds(run(*again[1].split()))
+    other = seeds(run("--all"))
+    assert len({*seeds(first), *other}) == 8
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two processes"])
