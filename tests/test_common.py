@@ -93,7 +93,7 @@ def regression():
     }
 
 
-# A new sampler is in the short run, as it is not among these
+# The long run alone has these; a new sampler is in the short run, as test_conftest.py checks
 LONG = {"sgnht", "sghmccv", "sgnhtcv", "scir", "scircv", "sgrld", "mixed", "sample"}
 
 

@@ -1,4 +1,4 @@
-"""The tests' own machinery: seeds that repeat a run, and the count of comparisons."""
+"""The tests' own machinery: seeds that repeat a run, the count of comparisons, new samplers."""
 
 import re
 import subprocess
@@ -73,3 +73,21 @@ def test_a_run_keeps_to_its_budget(run, options, budget):
     assert "4 passed" in done.stdout
     assert "z-tests: 4 comparisons and 4 negative controls; the BUDGET" in done.stdout
     assert ("EXCEEDED" in done.stdout) == (budget < 4)
+
+
+def test_a_new_sampler_is_in_the_short_run():
+    """All tests of test_common.py that run for `sgld` run for a row that nobody has heard of."""
+    code = (
+        "import sys, pytest, sgmcmc\n"
+        "from sgmcmc.describe import public\n"
+        "sgmcmc.new, sgmcmc.new_setup = public('new', sgmcmc.SGLD)\n"
+        "sys.exit(pytest.main(['tests/test_common.py', '--collect-only', '-q']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    tests = re.findall(r"(?m)^\S+::(\w+)\[(sgld|new)\b(.*)\]$", done.stdout)
+    new = {(test, rest) for test, name, rest in tests if name == "new"}
+    assert new == {(test, rest) for test, name, rest in tests if name == "sgld"}
+    assert len(new) > 10
