@@ -4,11 +4,12 @@
     pytest --all       everything
     pytest --seed N    repeat a run with its random numbers
 
-Tests must pass for any seed. Each run draws a seed and prints it. Each test gets a seed of its own,
-which depends on that of the run and on the name of the test.
+Tests must pass for any seed. Each run draws one, and gives each test a seed that depends on it and
+on the test's name. Reports of failures say how to repeat the test with the same numbers.
 """
 
 import os
+import shlex
 import zlib
 from pathlib import Path
 
@@ -16,6 +17,9 @@ import numpy as np
 import pytest
 
 from sgmcmc import programs
+from sgmcmc.checks import values
+
+from . import ztest
 
 
 def pytest_addoption(parser):
@@ -42,13 +46,64 @@ def pytest_report_header(config):
     return f"seed: {config.option.seed}"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Add the comparisons that a process of pytest-xdist has made."""
+    for kind, count in getattr(node, "workeroutput", {}).get("made", {}).items():
+        ztest.made[kind] += count
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["made"] = ztest.made
+    elif ztest.made["comparisons"] > ztest.BUDGET and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    if any(ztest.made.values()):
+        compared, controls = ztest.made.values()
+        too_many = compared > ztest.BUDGET
+        terminalreporter.write_line(
+            f"z-tests: {compared} comparisons and {controls} negative controls; the BUDGET in "
+            f"tests/ztest.py is {ztest.BUDGET} comparisons" + ", which is EXCEEDED" * too_many,
+            red=too_many,
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if report.failed:
+        slow = "--all " if item.get_closest_marker("slow") else ""
+        again = f"pytest {slow}--seed {item.config.option.seed} {shlex.quote(item.nodeid)}"
+        report.sections.append(("The same test again", again))
+    return report
+
+
+def seeds(node):
+    """A stream of seeds for a test or a file of tests, by the seed of the run and its name."""
+    name = zlib.crc32(node.nodeid.encode())
+    return np.random.SeedSequence([node.config.option.seed, name])
+
+
 @pytest.fixture
 def seed(request):
     """The seed of a test."""
-    of_run = request.config.option.seed
-    print(f"again by: pytest --seed {of_run} '{request.node.nodeid}'")
-    name = zlib.crc32(request.node.nodeid.encode())
-    return int(np.random.SeedSequence([of_run, name]).generate_state(1)[0])
+    return int(seeds(request.node).generate_state(1)[0])
+
+
+@pytest.fixture(scope="module")
+def module_seed(request):
+    """The seed of what the tests of a file share."""
+    return int(seeds(request.node).generate_state(1)[0])
+
+
+@pytest.fixture(autouse=True)
+def seeds_of_unseeded_samplers(request, monkeypatch):
+    """Samplers that are given no seed would draw one from the system's entropy."""
+    stream = np.random.default_rng(seeds(request.node).spawn(1)[0])
+    monkeypatch.setattr(values, "any_seed", lambda: int(stream.integers(2**64, dtype=np.uint64)))
 
 
 @pytest.fixture(scope="session")

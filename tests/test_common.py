@@ -15,7 +15,15 @@ from sgmcmc.describe import SAMPLERS
 from . import slow
 
 N, D = 400, 3
-STEPSIZE = {"sgld": 1e-3, "baoab": 1e-4, "sghmc": 1e-4, "sgnht": 1e-5, "sgrld": 1e-3, "scir": 0.5, "mixed": 1e-3}
+STEPSIZE = {
+    "sgld": 1e-3,
+    "baoab": 1e-4,
+    "sghmc": 1e-4,
+    "sgnht": 1e-5,
+    "sgrld": 1e-3,
+    "scir": 0.5,
+    "mixed": 1e-3,
+}
 BLOCKS = {
     "weights": sgmcmc.SCIR(alpha=0.5),
     "bias": sgmcmc.SGHMC(alpha=0.1, L=2),
@@ -93,7 +101,7 @@ def regression():
     }
 
 
-# A new sampler is in the short run, as it is not among these
+# The long run alone has these; a new sampler is in the short run, as test_conftest.py checks
 LONG = {"sgnht", "sghmccv", "sgnhtcv", "scir", "scircv", "sgrld", "mixed", "sample"}
 
 

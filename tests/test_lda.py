@@ -231,11 +231,9 @@ def true_model(phi, like):
 
 
 @pytest.fixture(scope="module")
-def study():
+def study(module_seed):
     """Topics, documents to learn from and others, and a way to fit samplers that start at φ."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
-    print(f"seed = {seed}")
-    phi, documents = synthetic(np.random.default_rng(seed), 1300)
+    phi, documents = synthetic(np.random.default_rng(module_seed), 1300)
     train, test = documents[:1000], documents[1000:]
 
     @functools.cache
@@ -248,7 +246,7 @@ def study():
             burn_in=100,
             thin=10,
             start=phi,
-            seed=seed,
+            seed=module_seed,
             verbose=False,
         )
 

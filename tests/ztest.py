@@ -1,18 +1,25 @@
 """Comparing simulation with exact answers: z-tests that say how often they err, and what they see.
 
 Each comparison is of a mean over independent chains with an exact value. It fails where they are
-more than ALARM standard errors apart, which chance alone does 4 times in ten million (Student's t
-with 250 degrees of freedom or more); with fewer than 250 comparisons in the suite, some test of it
-fails by chance less than once in ten thousand runs, whatever the seeds. A comparison whose
-standard error is too large to find a relative error of `detect` with probability .9987 fails as
-well: it proves nothing.
+more than ALARM standard errors apart, which chance alone does at most 1.6 times in ten million
+(Student's t with 249 degrees of freedom or more). A run may make BUDGET comparisons, so that some
+test fails by chance less than once in ten thousand runs, whatever the seeds: tests/conftest.py
+counts them, and a run with more fails. A comparison whose standard error is too large to find a
+relative error of `detect` with probability .9987 fails as well: it proves nothing.
+
+Negative controls are counted apart, as it is no false alarm where one fails. Tests that use
+`z_score` by themselves are not counted: nearly all have a wider bound than ALARM, and the rate
+above has room for 200 that do not.
 """
 
 import numpy as np
 
-ALARM = 5.2
+ALARM = 5.4
 POWER = 3.0
 MIN_CHAINS = 250
+BUDGET = 400
+
+made = {"comparisons": 0, "controls": 0}  # by this process
 
 
 def z_score(per_chain, exact):
@@ -26,6 +33,7 @@ def z_score(per_chain, exact):
 
 def assert_mean(per_chain, exact, detect=0.03):
     """The chains' values have this mean; a relative error of `detect` would have been found."""
+    made["comparisons"] += 1
     z, error = z_score(per_chain, exact)
     smallest = (ALARM + POWER) * error / abs(exact)
     assert smallest <= detect, f"would only find errors above {smallest:.1%}, not {detect:.1%}"
@@ -41,5 +49,6 @@ def assert_normal(draws, variance, detect=0.03):
 
 def assert_rejected(per_chain, exact):
     """Negative control: the same test must see that this sampler is wrong."""
+    made["controls"] += 1
     z, _ = z_score(per_chain, exact)
     assert abs(z) > ALARM, f"a wrong sampler passes: z = {z:.1f}"

@@ -112,10 +112,15 @@ def function(name: str, value: Any, call: str) -> Callable:
 def seed(value: Any) -> int:
     """A seed from 0 to 2⁶⁴ − 1, drawn from the system's entropy for None."""
     if value is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        return any_seed()
     if not whole("seed", value, at_least=0) < 2**64:
         raise ValueError(f"seed must be below 2**64, not {value}")
     return int(value)
+
+
+def any_seed() -> int:
+    """A seed from the system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
 def dtype(value: Any) -> tf.DType:
