@@ -102,7 +102,8 @@ def regression():
 
 
 # The long run alone has these; a new sampler is in the short run, as test_conftest.py checks
-LONG = {"sgnht", "sghmccv", "sgnhtcv", "scir", "scircv", "sgrld", "mixed", "sample"}
+LONG = {"sgnht", "sghmccv", "sgnhtcv", "psgld", "sgbarker", "scir", "scircv", "sgrld", "mixed"}
+LONG |= {"sample"}
 
 
 @pytest.fixture(params=[slow(name) if name in LONG else name for name in SAMPLERS])

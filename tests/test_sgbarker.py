@@ -80,6 +80,7 @@ def test_variance(corrected, seed):
         assert_normal(draws["small_step"], variance_of(EXACT["small_step"], False), detect=0.04)
 
 
+@pytest.mark.slow
 def test_the_correction_is_seen(seed):
     """Negative control: with and without it are told apart."""
     for corrected in (False, True):
