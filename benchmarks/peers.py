@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import reference
-from .problems import KINDS, PROBLEMS
+from .problems import KINDS, OF_P1, PROBLEMS
 from .race import Contestant, Failed, race, say, spread, undisturbed
+
+IN_ALL = tuple(f"{kind}{cv}" for cv in ("", "cv") for kind in KINDS)
+ALL = (*IN_ALL, *OF_P1)
 
 
 class Entry(NamedTuple):
@@ -19,7 +22,7 @@ class Entry(NamedTuple):
 
     package: str
     requirements: str | None = None
-    kinds: tuple[str, ...] = tuple(f"{kind}{cv}" for cv in ("", "cv") for kind in KINDS)
+    kinds: tuple[str, ...] = ALL
     problems: tuple[str, ...] = ("P1", "P2", "P3")
     options: dict[str, Any] = {}  # noqa: RUF012
     env: dict[str, str] = {}  # noqa: RUF012
@@ -31,7 +34,7 @@ ENTRIES = {
     "sgmcmc": Entry("ours"),
     "SGMCMCJax, JAX 0.4.13": Entry("sgmcmcjax", "sgmcmcjax"),
     "SGMCMCJax, JAX 0.10.2": Entry("sgmcmcjax", "jax"),
-    "BlackJAX": Entry("blackjax", "jax"),
+    "BlackJAX": Entry("blackjax", "jax", IN_ALL),
     "posteriors": Entry("posteriors", "posteriors", KINDS, call_steps=500),
     "C loop": Entry("c_limit", **FIRST),
     "sgmcmc without XLA": Entry("ours", **FIRST, options={"jit": False}),
@@ -95,7 +98,8 @@ def run(quick: bool, problems: Sequence[str] = tuple(PROBLEMS)) -> dict:
             people[name] = enter(name)
             result["versions"][name] = people[name].ask("hello")["versions"]
         for problem in problems:
-            for kind in QUICK_KINDS if quick else ENTRIES["sgmcmc"].kinds:
+            kinds = ALL if problem == "P1" else IN_ALL
+            for kind in QUICK_KINDS if quick else kinds:
                 one(problem, kind, people, result, seconds, rounds, quick)
         if not quick and "P1" in problems:
             for name in SIDE_BY_SIDE:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 KINDS = ("sgld", "sghmc", "sgnht")
+OF_P1 = ("psgld", "baoab")  # measured on the first problem alone
 ALPHA, L = 0.1, 5
 INFLATION = 0.03
 
@@ -40,9 +41,11 @@ class Problem:
         """A step size at which gradient noise adds INFLATION to the variance."""
         if self.name == "P3":
             return 1e-4 if kind == "sgld" else 1e-6
-        precision = rows * {"P1": 0.2, "P2": 0.5}[self.name]
-        share = 4 if kind == "sgld" else 2 * ALPHA
-        return INFLATION * share * self.minibatch / rows / precision
+        a_row = {"P1": 0.2, "P2": 0.5}[self.name]  # precision
+        share = 4 if kind in ("sgld", "psgld") else 2 * ALPHA
+        eps = INFLATION * share * self.minibatch / rows / (rows * a_row)
+        # psgld divides it by the root mean square of a minibatch's mean gradient
+        return eps * (a_row / self.minibatch) ** 0.5 if kind == "psgld" else eps
 
 
 def logistic(rows: int, width: int) -> dict[str, np.ndarray]:

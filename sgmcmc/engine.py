@@ -127,7 +127,6 @@ class Engine:
         def inner(l: tf.Tensor, chains: Chains, changing: Any, _: tf.Tensor) -> tuple:
             here = tf.stack([i, l])
             index, flat, key = (at(x, here) for x in (block.index, block.noise, block.key))
-            noise = self.noise(flat, key, temperature)
             key_of_counts = folded(key, COUNTS) if self.model.counters else ()
 
             def update(both: tuple, rows: dict[str, tf.Tensor]) -> tuple:
@@ -136,6 +135,9 @@ class Engine:
                 now = changing if carried else state
                 before = self.position(chains)
                 estimate, now = self.estimate(chains, now, batch)
+                noise = self.noise(
+                    flat, key, temperature
+                )  # in the loop, not copied on the way to it
                 moving = dynamics.update(chains.moving, estimate, noise, h)
                 chains = self.drawn(chains._replace(moving=moving), rows, key)
                 value = self.model.seen_value(before, estimate.value)

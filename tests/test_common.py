@@ -255,7 +255,8 @@ def test_types(name, dtype):
 def test_chains_are_different_and_each_is_what_it_is_alone(name):
     three, alone = whole(name, 3)["bias"][:, :100], whole(name)["bias"][:100]
     assert (three[0] != three[1]).mean() > 0.99
-    np.testing.assert_allclose(three[0], alone, atol=1e-4)
+    # Chains are rounded in another order, and large positive numbers come from their logarithms
+    np.testing.assert_allclose(three[0], alone, rtol=2e-6, atol=1e-4)
     np.testing.assert_array_equal(sample(name, n_iters=100, n_chains=1)["bias"][0], alone)
 
 

@@ -20,7 +20,7 @@ class Task:
     """What a contestant is asked to sample."""
 
     problem: str
-    kind: str  # sgld, sghmc or sgnht
+    kind: str  # one of KINDS or OF_P1
     cv: bool = False
     rows: int = 0  # 0: all of the problem's
     width: int = 0

@@ -23,9 +23,8 @@ RESAMPLED = False
 def build(task: Task) -> Callable[[int], np.ndarray]:
     """A sampler that is set up; each call goes on with the chain."""
     options = dict(task.options)
-    own: dict[str, Any] = {"sghmc": {"alpha": ALPHA, "L": L}, "sgnht": {"a": ALPHA}}.get(
-        task.kind, {}
-    )
+    of_kind: dict[str, dict] = {"sghmc": {"alpha": ALPHA, "L": L}, "sgnht": {"a": ALPHA}}
+    own: dict[str, Any] = {**of_kind, "baoab": {"alpha": ALPHA}}.get(task.kind, {})
     mode = options.pop("mode", task.start)
     if task.cv:
         own["mode"] = mode

@@ -32,10 +32,16 @@ def build(task: Task) -> Callable[[int], np.ndarray]:
     mode = {k: jax.numpy.array(v) for k, v in task.options.get("mode", task.start).items()}
     state = {"params": mode, "key": jax.random.PRNGKey(0)}
     h = task.stepsize / 2 if task.kind == "sgld" else task.stepsize
+    friction: list[float] = [] if task.kind in ("sgld", "psgld") else [ALPHA]
+    if task.kind == "psgld":  # its preconditioner is of the sum of the gradient, not of the mean
+        h *= task.rows
+    if task.kind == "baoab":  # its step is a time, its friction a rate
+        h **= 0.5
+        friction = [-np.log1p(-ALPHA) / h]
     cv = "CV" if task.cv else ""
     arguments = [MODELS[task.problem], PRIORS[task.problem], tuple(task.data.values())]
     arguments = [h, *([L] if task.kind == "sghmc" else []), *arguments, task.minibatch]
-    arguments += [*([mode] if cv else []), *([] if task.kind == "sgld" else [ALPHA])]
+    arguments += [*([mode] if cv else []), *friction]
 
     if task.stored:
         sampler = getattr(samplers, f"build_{task.kind}{cv}_sampler")(*arguments, pbar=False)
