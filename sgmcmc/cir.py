@@ -25,10 +25,10 @@ class Drawn(NamedTuple):
     is_excess: tf.Tensor
 
 
-def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
-    """Draw from Gamma(shape + K, 1) with K ~ Poisson(rate), for each element.
+def gamma_poisson(rate: tf.Tensor, a: tf.Tensor, key: tf.Tensor, use: int = 0) -> Drawn:
+    """Draw from Gamma(a + K, 1) with K ~ Poisson(rate), for each element.
 
-    Write λ for the rate, a for the shape and G(a) for a Gamma(a, 1) variable. Twice the draw is
+    Write λ for the rate, and G(a) for a Gamma(a, 1) variable. Twice the draw is
     non-central chi-squared, with 2a degrees of freedom and non-centrality 2λ. If a ≥ ½, one of
     these degrees of freedom can take all the non-centrality:
 
@@ -43,8 +43,8 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
 
     Parameters
     ----------
-    rate, shape : tensors of one shape and dtype
-        Where the shape is NaN, so is the draw.
+    rate, a : tensors of one shape and dtype
+        Where a is NaN, so is the draw.
     key : tensor of int32, (2,) or (chains, 2)
         With a key for each chain, the first axis is the chains.
     use : int
@@ -60,10 +60,10 @@ def gamma_poisson(rate: tf.Tensor, shape: tf.Tensor, key: tf.Tensor, use: int = 
         take twice the time, as XLA would draw twice.
     """
     chains = tuple(key.shape[:-1])
-    size = int(np.prod(shape.shape[len(chains) :]))
-    flat = [tf.reshape(x, (*chains, size)) for x in (rate, shape)]
+    size = int(np.prod(a.shape[len(chains) :]))
+    flat = [tf.reshape(x, (*chains, size)) for x in (rate, a)]
     draw = as_a_whole if size <= DRAWN_WHOLE else in_columns
-    drawn = tf.reshape(draw(*flat, key, use), shape.shape)
+    drawn = tf.reshape(draw(*flat, key, use), a.shape)
     return Drawn(drawn, is_marked(drawn))
 
 

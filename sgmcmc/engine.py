@@ -192,6 +192,11 @@ class Engine:
         h, _ = self.schedule(row, self.dynamics.position(chains.moving))
         return self.record(chains, tf.zeros(self.chains, self.dtype), h)
 
+    def traced_like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
+        """`like`, traced once, for use outside compiled code."""
+        purpose = "like", self.constants
+        return self.model.programs.traced(purpose, self.like, chains, row)(chains, row)
+
     def advance(
         self, chains: Chains, state: Any, block: Block, span: tf.Tensor, *, jit: bool
     ) -> tuple:

@@ -149,15 +149,15 @@ def polynomial(coefficients: np.ndarray, t: tf.Tensor) -> tf.Tensor:
     return value
 
 
-def gammas(key: tf.Tensor, shape: tf.Tensor, use: int = 0) -> tf.Tensor:
-    """Draw Gamma(shape, 1) variables. TensorFlow's own function for this does not compile.
+def gammas(key: tf.Tensor, a: tf.Tensor, use: int = 0) -> tf.Tensor:
+    """Draw Gamma(a, 1) variables. TensorFlow's own function for this does not compile.
 
     Parameters
     ----------
     key : tensor of int32, (2,) or (chains, 2)
         As in `uniforms`.
-    shape : tensor
-        The shape parameter of each variable. The result has its shape and type.
+    a : tensor
+        The parameter of each variable, which is its mean. The result has its shape and type.
     use : int
         A call takes four uses: two calls with the same key must differ in this number by 4 or more.
 
@@ -174,7 +174,7 @@ def gammas(key: tf.Tensor, shape: tf.Tensor, use: int = 0) -> tf.Tensor:
     """
     from .cir import gamma_poisson
 
-    return tf.exp(gamma_poisson(tf.zeros_like(shape), shape, key, use).value)
+    return tf.exp(gamma_poisson(tf.zeros_like(a), a, key, use).value)
 
 
 def folded(key: tf.Tensor, number: int) -> tf.Tensor:

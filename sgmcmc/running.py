@@ -133,7 +133,7 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
 def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:
     """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
     engine, schedule = sampler.engine, sampler.feeder.schedule
-    like = engine.like(sampler.state.chain, tf.ones(len(schedule), sampler.feeder.dtype))
+    like = engine.traced_like(sampler.state.chain, tf.ones(len(schedule), sampler.feeder.dtype))
     here = tree.map(lambda x: x[0], like["params"])
     like["params"] = {k: like["params"][k] for k in keep}
     if track:

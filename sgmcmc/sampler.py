@@ -91,7 +91,7 @@ class Sampler:
         noise = engine.noise(*map(tf.constant, feeder.noise_at_start()), temperature)
         chains = Chains(engine.dynamics.init(moving, noise, h), given)
         self.state = State(chains, estimator_state, 0)
-        now = engine.like(chains, first)["params"]
+        now = engine.traced_like(chains, first)["params"]
         self.params = tree.map(tf.Variable, engine.shown(now))
         purpose = "advance", engine.constants
         self.program = engine.model.programs.compiled(purpose, engine.advance, jit)

@@ -91,7 +91,8 @@ def gibbs_step(label: str, draw: Callable, like: Any, params: Any, rows: Any, ji
     in_form(label, found, like)
     given = *tensors((params, rows)), tf.constant([0, 0])
     try:
-        value = tf.function(lambda *x: draw(*tree.copies(*x)), autograph=False)(*given)
+        traced = tf.function(lambda *x: draw(*tree.copies(*x)), autograph=False)
+        value = traced.get_concrete_function(*given)(*given)
     except tf.errors.OpError as error:
         raise ValueError(f"{label} raised {summary(error)}") from error
     if not all(np.isfinite(x).all() for x in tree.leaves(value)):

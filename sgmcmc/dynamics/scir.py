@@ -21,15 +21,15 @@ class LogChain(NamedTuple):
     log_theta: Any
 
 
-def transition(chain: Any, shape: Any, stay: Any, scale: Any, key: tf.Tensor) -> LogChain:
-    """K ~ Poisson(θe^stay / scale), θ ← scale · Gamma(shape + K).
+def transition(chain: Any, a: Any, stay: Any, scale: Any, key: tf.Tensor) -> LogChain:
+    """K ~ Poisson(θe^stay / scale), θ ← scale · Gamma(a + K).
 
     What a small step changes is added to θ at the end: rounding errors in proportion to θ itself
     would add up over the steps. All parameters are drawn at once, as this is much to compile.
     """
     rate = tree.map(lambda x, stay, scale: x * tf.exp(stay) / scale, chain.theta, stay, scale)
     drawn, is_excess = (
-        tree.split(x, chain.theta) for x in gamma_poisson(tree.flat(rate), tree.flat(shape), key)
+        tree.split(x, chain.theta) for x in gamma_poisson(tree.flat(rate), tree.flat(a), key)
     )
     log_few = tree.map(lambda log_g, scale: log_g + tf.math.log(scale), drawn, scale)
     moved = tree.map(
