@@ -1,6 +1,5 @@
 """Checks of what users pass in: errors name the argument, what came and what would do."""
 
-from .arguments import by_column as by_column
 from .arguments import dataset as dataset
 from .arguments import folder as folder
 from .arguments import keep as keep
@@ -14,22 +13,14 @@ from .arrays import array as array
 from .arrays import cast as cast
 from .arrays import finite as finite
 from .arrays import named as named
-from .arrays import not_numbers as not_numbers
 from .arrays import tensors as tensors
 from .functions import Tracked as Tracked
 from .functions import called as called
-from .functions import cast_hint as cast_hint
 from .functions import counter as counter
 from .functions import counts as counts
-from .functions import dtype_hint as dtype_hint
 from .functions import gibbs_step as gibbs_step
-from .functions import matching as matching
 from .functions import model as model
-from .functions import one_number as one_number
-from .functions import outline as outline
-from .functions import traced as traced
 from .functions import track as track
-from .functions import works as works
 from .own import concentration as concentration
 from .own import keep_log as keep_log
 from .own import keyed_function as keyed_function
@@ -47,13 +38,10 @@ from .own import tunable as tunable
 from .own import within as within
 from .own import without_start as without_start
 from .values import boolean as boolean
-from .values import by_parameter as by_parameter
 from .values import dtype as dtype
 from .values import function as function
-from .values import names_of_parameters as names_of_parameters
 from .values import number as number
 from .values import same_names as same_names
-from .values import scheduled as scheduled
 from .values import seed as seed
 from .values import whole as whole
 from .words import described as described
