@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A Gaussian mixture: more than one mode
 #
-# Half of the data come from one Gaussian, half from another, and we want their centres. Exchange
-# the two and the likelihood is the same, so the posterior has two modes, mirror images of each
-# other. This vignette shows how to notice such a thing, what to do about it, and what no sampler
+# Half of the data come from one Gaussian, half from another, and we want their centres. Exchanging
+# the centres does not change the likelihood, so the posterior has two modes, mirror images of each
+# other. This vignette shows how to notice several modes, what to do about them, and what no sampler
 # here can do.
 
 # %%
@@ -34,9 +34,9 @@ fig.tight_layout()
 # %% [markdown]
 # ## The model
 #
-# A mixture's likelihood has no labels in it: they are summed out, by `tf.reduce_logsumexp` or, as
-# here, by TensorFlow Probability's `MixtureSameFamily`. Samplers that follow gradients cannot have
-# discrete parameters, so this is how such models have to be written anyway.
+# The likelihood of a mixture sums over the labels, by `tf.reduce_logsumexp` or, as here, by
+# TensorFlow Probability's `MixtureSameFamily`. Such models have to be written like this, because
+# samplers that follow gradients cannot have discrete parameters.
 
 
 # %%
@@ -57,8 +57,8 @@ dataset, params = {"X": X}, {"centre": np.zeros((2, 2))}
 # %% [markdown]
 # ## Many chains, far apart
 #
-# Starts that are spread wider than the posterior are the test that finds several modes: `starts`
-# takes a value for each chain. Four chains, each centre drawn from N(1, 1):
+# To find several modes, spread the starts of the chains wider than the posterior. `starts` takes a
+# value for each chain. Here we run four chains, with each centre drawn from N(1, 1):
 
 # %%
 starts = {"centre": np.random.default_rng(2).normal(1, 1, (4, 2, 2))}
@@ -80,8 +80,8 @@ draws = sgmcmc.sgld(
 print(draws.summary())
 
 # %% [markdown]
-# `r_hat` is far above 1, and `ess` a handful: the chains disagree. The trace shows how. Each chain
-# is quiet, but some have settled on one labelling and some on the other.
+# `r_hat` is far above 1 and `ess` is only a handful, so the chains disagree. The trace shows how.
+# Each chain is steady, but some have settled on one labelling and some on the other.
 
 # %%
 fig, axes = plt.subplots(figsize=(8, 3.5))
@@ -97,20 +97,22 @@ fig.tight_layout()
 # %% [markdown]
 # ## What to do about it
 #
-# The two modes say the same thing about the data, so one of them is enough. Give the components an
-# order *after* sampling: component 1 is the one with the smaller first coordinate.
+# The two modes say the same about the data, so one of them is enough. Order the components *after*
+# sampling: component 1 is the one with the smaller first coordinate.
 
 # %%
 centre = draws["centre"]
 order = np.argsort(centre[..., 0], axis=-1)[..., None]
 ordered = sgmcmc.Draws(
-    {"centre": np.take_along_axis(centre, order, axis=-2)}, draws.stats, draws.settings
+    values={"centre": np.take_along_axis(centre, order, axis=-2)},
+    stats=draws.stats,
+    settings=draws.settings,
 )
 print(ordered.summary())
 
 # %% [markdown]
-# Now `r_hat` is near 1, and the truth, (0, 0) and (2, 2), lies within about two standard deviations
-# in each of four coordinates, as it should. ArviZ's pair plot draws the joint posterior of the two
+# Now `r_hat` is near 1. The truth, (0, 0) and (2, 2), lies within about two standard deviations in
+# each of the four coordinates, as it should. ArviZ's pair plot shows the joint posterior of the two
 # first coordinates:
 
 # %%
@@ -125,10 +127,9 @@ plt.gcf().tight_layout()
 # %% [markdown]
 # ## Control variates
 #
-# `sgldcv` finds a mode first, and stays with it: all chains start there, so there is no
-# disagreement to be seen, and no label switching either. Starting at `zeros` would put the two
-# centres on top of each other, which is a saddle of the posterior that a search can get stuck on;
-# we start them apart.
+# `sgldcv` first finds a mode, and then stays with it. All chains start there, so the summary shows
+# no disagreement, and no label switching either. We start the two centres apart. At `zeros` they
+# would lie on top of each other, a saddle of the posterior where the search can get stuck.
 
 # %%
 apart = {"centre": np.array([[-0.5, -0.5], [0.5, 0.5]])}
@@ -149,14 +150,14 @@ print(cv.summary())
 # %% [markdown]
 # ## What can go wrong
 #
-# - **One chain only.** It would have shown none of this: one mode, an `ess` in the hundreds, a
-#   smooth trace. Run several chains whenever a posterior might have several modes.
-# - **Modes that differ in what they say**, not just in their labels. No sampler in this package
-#   jumps between modes that lie far apart, nor do `r_hat` and relabelling help then: chains tell
-#   you *where* the modes are, not how much weight each has.
+# - **One chain only.** It shows one mode, an `ess` in the hundreds and a smooth trace, and nothing
+#   of the other mode. Run several chains whenever a posterior might have several modes.
+# - **Modes that differ in more than their labels.** No sampler in this package jumps between modes
+#   that lie far apart, and neither `r_hat` nor relabelling helps then. Chains show *where* the
+#   modes are, not how much weight each has.
 # - **A start far from all data.** A component at (9, 9) explains no point, so the likelihood's
 #   gradient with respect to it is 0, and the chain does not move it. Starts should be wide, but
 #   within the data.
 # - **Components on top of each other.** When the centres are close, the modes join and chains
-#   wander from one to the other; the thesis's version of this example ([figure
+#   wander from one to the other. The thesis's version of this example ([figure
 #   4.6.1](../thesis/README.md)) is of that kind.

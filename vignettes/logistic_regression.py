@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Logistic regression on real data: forest cover types
 #
-# 581,012 plots of forest of 30 × 30 m, 54 features of each (elevation, slope, soil, ...), and the
-# question whether the trees are lodgepole pines (Blackard and Dean, 1999). This is the example of
-# the thesis, section 4.5.1. Here the model is trained on all but 10,000 plots and judged on those.
+# The data are 581,012 plots of forest of 30 × 30 m, with 54 features each (elevation, slope, soil,
+# ...). The question is whether the trees are lodgepole pines (Blackard and Dean, 1999). This is the
+# example of the thesis, section 4.5.1. Here the model is trained on all but 10,000 plots and tested
+# on those.
 
 # %%
 import os
@@ -58,8 +59,8 @@ params = {"beta": np.zeros(d), "bias": 0.0}
 # %% [markdown]
 # ## How we judge it
 #
-# By the log loss on the test plots, the mean of −log p(y): a coin has .693. `track` evaluates it
-# every inside the compiled run.
+# We use the log loss on the test plots, the mean of −log p(y). A coin toss has .693. `track`
+# evaluates it at each draw that is kept, inside the compiled run.
 
 # %%
 test = {name: tf.constant(array) for name, array in testset.items()}
@@ -73,8 +74,8 @@ def log_loss(params):
 # ## Scales
 #
 # Before choosing a step size, look at how the posterior is shaped. A row's information about the
-# coefficients is p(1 − p)xxᵀ, which is at most xxᵀ/4. The eigenvalues of the sum over rows, with 1
-# for the prior, are the precisions of the posterior along its axes:
+# coefficients is p(1 − p)xxᵀ, which is at most xxᵀ/4. We sum this bound over the rows, and add the
+# identity for the prior. The eigenvalues are the precisions of the posterior along its axes:
 
 # %%
 design = np.column_stack([dataset["X"], np.ones(N)]).astype(np.float64)
@@ -88,19 +89,19 @@ eigenvalues = np.linalg.eigvalsh(posterior_precision(np.full(N, 0.25)))
 print(f"from {eigenvalues[0]:.2g} to {eigenvalues[-1]:.2g}")
 
 # %% [markdown]
-# That is bad news for any sampler with one step size. It has to suit the narrowest axis, which asks
-# for a step of some 1e-7, and along the widest one, chains would then need some ten million steps
-# to move once across the posterior. (The narrow axis is the mean of all features, none of which is
-# centred; the wide ones are soil types that occur in a handful of plots, and the four wilderness
-# areas, whose indicators sum to 1, as the bias does.)
+# That is bad news for any sampler with one step size. The narrowest axis asks for a step of about
+# 1e-7. Chains would then need some ten million steps to move once across the posterior along the
+# widest axis. (The narrow axis is the mean of all features, none of which is centred. The wide ones
+# are soil types that occur in a handful of plots, and the four wilderness areas, whose indicators
+# sum to 1, the column of the bias.)
 #
-# The cure is to sample other parameters: φ, with β = β₀ + Wφ, where W is the inverse of a Cholesky
-# factor of that matrix. The posterior of φ is about as wide in all directions.
+# The cure is to sample other parameters φ, with β = β₀ + Wφ, where W is the inverse of a Cholesky
+# factor of that matrix. The posterior of φ is about equally wide in all directions.
 
 
 # %%
 def whitened(centre, information):
-    """The coefficients as a function of φ."""
+    """Return the function that maps φ to the coefficients."""
     factor = np.linalg.cholesky(posterior_precision(information))
     whiten = tf.constant(np.linalg.inv(factor).T, tf.float32)
 
@@ -120,9 +121,9 @@ def log_prior_phi(params):  # W is constant, so there is no Jacobian to add
 
 
 # %% [markdown]
-# Where these trees never grow, p(1 − p) is far below 1/4. So we do it twice: with the bound to find
-# the mode, which a control-variate sampler does when it is set up, and then with the information
-# there.
+# Where these trees never grow, p(1 − p) is far below 1/4. So we whiten twice: first with the bound,
+# to find the mode, and then with the information at the mode. (A control-variate sampler finds the
+# mode when it is set up.)
 
 # %%
 start = {"phi": np.zeros(d + 1)}
@@ -146,12 +147,12 @@ coefficients = whitened(np.append(mode["beta"], mode["bias"]), p * (1 - p))
 # %% [markdown]
 # ## The step size
 #
-# The rule for control variates says a tenth of the smallest posterior variance, so .1 or a little
-# less. But it counts on the noise that they leave being small, and there is a coefficient for which
-# it is not: that of the rarest soil type, which three plots have. A minibatch seldom has one of
-# them, and if it does, it counts for a thousand rows. So we watch it. What its standard deviation
-# should be is easy to tell, nearly: given all other coefficients, its density is that of three rows
-# and a prior.
+# The rule for control variates is a tenth of the smallest posterior variance, so .1 or a little
+# less. But it assumes that control variates leave little noise. This fails for one coefficient:
+# that of the rarest soil type, which three plots have. A minibatch seldom has one of these plots,
+# which then counts for a thousand rows. So we watch this coefficient. We nearly know what its
+# standard deviation should be: given all other coefficients, its density depends on three rows and
+# the prior.
 
 # %%
 rarest = int(np.argmin(dataset["X"][:, 10:].sum(0))) + 10
@@ -194,10 +195,10 @@ for stepsize in (0.1,) if QUICK else (0.1, 0.03, 0.01, 0.003):
     print(f"       the rarest soil type: sd {sd[name]:.2f}, ess {ess[name]:.0f}")
 
 # %% [markdown]
-# The log loss does not see any difference, and the bias hardly any. The rarest soil type does: only
-# with the smallest step is its standard deviation about what it should be. That is how it goes:
-# **the bias shows first in what few rows tell, and not in predictions.** We take the smallest, and
-# a longer run with four chains.
+# The log loss shows no difference, and the parameter `bias` hardly any. The rarest soil type does:
+# only with the smallest step is its standard deviation about right. This is typical: **the error of
+# a large step shows first in coefficients that few rows determine, not in predictions.** We take
+# the smallest step, and a longer run with four chains.
 
 # %%
 draws = sgmcmc.sgldcv(
@@ -228,11 +229,11 @@ az.plot_trace(data, var_names=["bias", "log_loss"])
 plt.gcf().tight_layout()
 
 # %% [markdown]
-# The slowest coefficients, with an R̂ of 1.01 to 1.02, want a run twice as long before their
-# intervals are quoted; all others are done.
+# The slowest coefficients have an R̂ of 1.01 to 1.02, and need a run twice as long before their
+# intervals are quoted. All others are done.
 #
-# For comparison, as many iterations on the coefficients themselves, with two step sizes, below and
-# above what the narrowest axis allows, which is four times its variance:
+# For comparison, we run as many iterations on the coefficients themselves, with two step sizes,
+# below and above what the narrowest axis allows, which is four times its variance:
 
 # %%
 limit = 4 / np.linalg.eigvalsh(posterior_precision(p * (1 - p)))[-1]
@@ -256,13 +257,13 @@ for share in (0.1, 1.1):
     print(f"{share * limit:.1e}: log loss {plain['log_loss'].mean():.4f}, median ess {ess:.0f}")
 
 # %% [markdown]
-# Below the limit, predictions are right and most coefficients have hardly moved; above it, nothing
-# is right. (The logistic likelihood keeps the chain from exploding, so that no error tells.)
+# Below the limit, predictions are right but most coefficients have hardly moved. Above it, nothing
+# is right. (The logistic likelihood keeps the chain from diverging, so there is no exception.)
 #
 # ## Predictions
 #
 # A Bayesian prediction averages the *probabilities* over the draws. Is it calibrated? Of the plots
-# that get a probability of about 30 %, some 30 % should have the trees.
+# with a predicted probability of about 30 %, about 30 % should have the trees.
 
 # %%
 beta, bias = draws["beta"].reshape(-1, d)[::300], draws["bias"].ravel()[::300]
@@ -289,16 +290,16 @@ axes.set(xlabel="predicted probability", ylabel="share with the trees", title="C
 fig.tight_layout()
 
 # %% [markdown]
-# It is fairly good, not perfect: a linear model of these features cannot do better, however it is
-# sampled. With half a million rows the posterior is narrow, and the model's own misfit matters more
-# than the parameters' uncertainty.
+# The calibration is fairly good, not perfect. A linear model of these features cannot do better,
+# however it is sampled. With half a million rows the posterior is narrow, and the model's own
+# misfit matters more than the parameters' uncertainty.
 #
 # ## What can go wrong
 #
 # - **`sgld` without control variates, at the same step size**: the gradient noise of 500 rows of
-#   571,012 makes it far too wide. The thesis's figure [4.6.2](../thesis/README.md) shows all six
-#   samplers.
-# - **Judging by predictions alone.** The log loss was the same for every step size above, right or
-#   wrong.
-# - **More features than a matrix can be made of.** Then scale each by itself: divide by its root
-#   mean square. It does not turn the axes, but takes away most of the trouble.
+#   571,012 makes the draws far too wide. The thesis's figure [4.6.2](../thesis/README.md) shows all
+#   six samplers.
+# - **Judging by predictions alone.** The log loss was the same for all four step sizes of φ above,
+#   right or wrong.
+# - **Too many features for a d × d matrix.** Then scale each feature by itself: divide it by its
+#   root mean square. This does not turn the axes, but takes away most of the trouble.

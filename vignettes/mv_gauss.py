@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A Gaussian whose posterior is known: what step sizes and samplers do
 #
-# The mean of a bivariate Gaussian with known covariance: 10,000 rows. Its posterior is Gaussian,
-# and in closed form. So this is the place to see what a step size that is too large or too small
-# does, what control variates change, and how the samplers with momentum are tuned.
+# This page samples the mean of a bivariate Gaussian with known covariance, given 10,000 rows. The
+# posterior is a Gaussian in closed form. So we can see what a step size that is too large or too
+# small does, what control variates change, and how to tune the samplers with momentum.
 
 # %%
 import os
@@ -49,9 +49,9 @@ print(f"exact posterior: mean {exact_mean.round(4)}, sd {exact_sd.round(4)}")
 # %% [markdown]
 # ## One chain
 #
-# The posterior variance is 1e-4 in each coordinate, but the step size must suit the *narrowest*
-# direction, which for correlated parameters is none of the coordinates: the smallest eigenvalue of
-# the posterior covariance is 4e-5. A tenth of it:
+# The posterior variance is 1e-4 in each coordinate. But the step size must suit the *narrowest*
+# direction, which is not a coordinate axis if parameters are correlated. Its variance is the
+# smallest eigenvalue of the posterior covariance, 4e-5. We take a tenth of it:
 
 # %%
 draws = sgmcmc.sgld(
@@ -68,8 +68,8 @@ draws = sgmcmc.sgld(
 print(draws.summary())
 
 # %% [markdown]
-# The means are right, but the standard deviations are a third too large or more. We draw the exact
-# posterior's contours over the draws, and beside it those of `sgldcv` with the same step size.
+# The means are right, but the standard deviations are a third too large or more. We draw contours
+# of the exact posterior over these draws, and over those of `sgldcv` with the same step size.
 
 
 # %%
@@ -107,28 +107,27 @@ axes[0].legend(loc="upper left", framealpha=1)
 fig.tight_layout()
 
 # %% [markdown]
-# Why is one too wide and the other not? The gradient of a minibatch is a noisy one, and its noise
+# Why are only the draws of `sgld` too wide? The gradient of a minibatch is noisy, and its noise
 # heats the chain. For a Gaussian of precision λ and gradient noise of variance σ², the variance of
 # the draws of `sgld` with step size ε is
 #
 # $$\frac{1 + \epsilon\sigma^2/4}{\lambda\,(1 - \epsilon\lambda/4)}$$
 #
 # where 1/λ would be right. In a model that fits the data, σ² is about λN/n, with n rows of N in a
-# minibatch: a minibatch of 1 % makes the first error a hundred times the second. Hence two rules
-# for a first step size:
+# minibatch. So with minibatches of 1 %, the error in the numerator is a hundred times that in the
+# denominator. This gives two rules for a first step size:
 #
-# - with control variates, a tenth of the smallest posterior variance, .1/λ: an error of some 3 % in
-#   the variance;
-# - without, .4 (n/N)/λ, which means an error of 10 %; with minibatches of 1 %, that is a step 25
-#   times smaller.
+# - with control variates, a tenth of the smallest posterior variance, .1/λ: an error of about 3 %
+#   in the variance;
+# - without, .4 (n/N)/λ: an error of 10 %. With minibatches of 1 %, this step is 25 times smaller.
 #
-# Here control variates take away all of the noise, as the model is Gaussian. In others they leave a
-# part of it, that grows with the distance from the mode.
+# Here control variates remove all of the noise, because the model is Gaussian. In other models some
+# noise is left, and it grows with the distance from the mode.
 #
 # ## Too large, too small
 #
-# For a range of step sizes: how much too wide the draws are, and how many independent ones they are
-# worth.
+# For a range of step sizes, we look at how much too wide the draws are, and how many independent
+# draws they are worth.
 
 # %%
 stepsizes = [1e-6] if QUICK else [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5]
@@ -167,13 +166,13 @@ axes[0].legend()
 fig.tight_layout()
 
 # %% [markdown]
-# That is the trade: small steps make for few effective draws, large steps for wide ones. For the
-# same bias, `sgldcv` takes steps some hundred times as large, and gets as many times the effective
-# draws out of a chain.
+# This is the trade-off: small steps give few effective draws, and large steps give draws that are
+# too wide. For the same bias, `sgldcv` takes steps about a hundred times as large, and gets about
+# as many times the effective draws out of a chain.
 #
-# ## Too large by far
+# ## Far too large
 #
-# Beyond 4/λ the chain explodes. The error says so, and carries what was drawn:
+# Beyond 4/λ the chain diverges. The exception says so, and contains the draws made before:
 
 # %%
 try:
@@ -195,11 +194,12 @@ except sgmcmc.ChainDiverged as error:
 #
 # `sghmc` and `sgnht` carry a momentum, with a friction that takes out the heat of the gradient
 # noise. Their ε is a *squared* step. `sghmc` has a fixed friction, `alpha`: noise of variance σ²
-# adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for 10 %. `sgnht`
-# measures its temperature and adapts its friction ξ until it is 1, but it has one friction for all
-# of a parameter, whose noise must then be alike in all directions. So here we sample φ, with θ = Cφ
-# for a Cholesky factor C of the data's covariance: its posterior and its gradient noise are round,
-# and λ is about N. We run 100 chains of each, all from the mode.
+# adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for an error of 10 %.
+# `sgnht` measures its temperature and adapts its friction ξ until the temperature is 1. But it has
+# one friction for a whole parameter, so the noise must be alike in all directions. Therefore we
+# sample φ, with θ = Cφ for a Cholesky factor C of the data's covariance. The posterior of φ and its
+# gradient noise are the same in all directions, and λ is about N. We run 100 chains of each
+# sampler, all from the mode.
 
 
 # %%
@@ -211,21 +211,57 @@ def theta_of(params):
     return {"theta": tf.linalg.matvec(rotate, params["phi"])}
 
 
-shared = {
-    "log_lik": lambda params, data: log_lik(theta_of(params), data),
-    "dataset": dataset,
-    "params": {"phi": np.linalg.solve(cholesky, exact_mean)},
-    "log_prior": lambda params: log_prior(theta_of(params)),
-    "minibatch_size": n,
-    "n_iters": n_iters // 4,
-    "thin": 10,
-    "n_chains": 100,
-    "seed": 1,
-    "verbose": False,
-}
-hot = sgmcmc.sghmc(stepsize=4e-7, alpha=0.1, **shared)
-cool = sgmcmc.sghmc(stepsize=2e-8, alpha=0.1, **shared)
-nht = sgmcmc.sgnht(stepsize=2e-7, a=0.01, **shared)
+def log_lik_phi(params, data):
+    return log_lik(theta_of(params), data)
+
+
+def log_prior_phi(params):
+    return log_prior(theta_of(params))
+
+
+mode = {"phi": np.linalg.solve(cholesky, exact_mean)}
+hot = sgmcmc.sghmc(
+    log_lik=log_lik_phi,
+    dataset=dataset,
+    params=mode,
+    stepsize=4e-7,
+    log_prior=log_prior_phi,
+    minibatch_size=n,
+    n_iters=n_iters // 4,
+    alpha=0.1,
+    thin=10,
+    n_chains=100,
+    seed=1,
+    verbose=False,
+)
+cool = sgmcmc.sghmc(
+    log_lik=log_lik_phi,
+    dataset=dataset,
+    params=mode,
+    stepsize=2e-8,
+    log_prior=log_prior_phi,
+    minibatch_size=n,
+    n_iters=n_iters // 4,
+    alpha=0.1,
+    thin=10,
+    n_chains=100,
+    seed=1,
+    verbose=False,
+)
+nht = sgmcmc.sgnht(
+    log_lik=log_lik_phi,
+    dataset=dataset,
+    params=mode,
+    stepsize=2e-7,
+    log_prior=log_prior_phi,
+    minibatch_size=n,
+    n_iters=n_iters // 4,
+    a=0.01,
+    thin=10,
+    n_chains=100,
+    seed=1,
+    verbose=False,
+)
 
 
 def temperature(made):
@@ -234,17 +270,17 @@ def temperature(made):
 
 print("                    temperature   sd ÷ exact sd")
 for name, made in {"sghmc, ε = 4e-7": hot, "sghmc, ε = 2e-8": cool, "sgnht, ε = 2e-7": nht}.items():
-    half = made["phi"].shape[1] // 2  # the second half, once they have spread from the mode
+    half = made["phi"].shape[1] // 2  # the second half, after the chains have left the mode
     ratio = np.mean(made["phi"][:, half:].std((0, 1))) * N**0.5
     print(f"{name:20} {temperature(made)[:, half:].mean():10.2f} {ratio:15.2f}")
 
 # %% [markdown]
-# The first `sghmc` is hot and far too wide; with an ε twenty times smaller, as the rule says, its
-# draws are some 5 % too wide. (Without noise, its temperature would be 1/(1 − α/2), or 1.05, where
-# its draws are right.) `sgnht` gets along with an ε ten times that of the second `sghmc`. It starts
-# with a friction of a = .01, far too little for this noise, and the chains warm up; but within some
-# hundred iterations the friction has found the level at which the temperature is 1, and stays about
-# there:
+# The first `sghmc` is hot, and its draws are far too wide. With an ε twenty times smaller, as the
+# rule says, they are about 5 % too wide. (Without gradient noise, the temperature of `sghmc` is
+# 1/(1 − α/2), here 1.05, and its draws are right.) `sgnht` can take an ε ten times that of the
+# second `sghmc`. It starts with a friction of a = .01, far too little for this noise, so the chains
+# heat up. But within a few hundred iterations the friction reaches the level at which the
+# temperature is 1, and stays near it:
 
 # %%
 xi = nht.stats["thermostat"]["phi"]
@@ -269,17 +305,17 @@ axes[1].set(
 fig.tight_layout()
 
 # %% [markdown]
-# The friction of one chain swings about this level, as it follows a temperature that is measured on
-# two coordinates only. The level is about a + εσ²/2, and the variance of the draws is 1 − ξ/2 times
-# what it should be, here .94: keep the friction well below 1. It cannot become larger than 1, and
-# noise for which 2a + εσ² is above 1 is more than it can take out. Then the temperature stays above
+# The friction of a single chain fluctuates about this level, because it follows a temperature that
+# is measured on two coordinates only. The level is about a + εσ²/2. The variance of the draws is
+# 1 − ξ/2 times what it should be, here .94, so keep the friction well below 1. It cannot exceed 1:
+# if 2a + εσ² is above 1, the noise is more than it can take out. Then the temperature stays above
 # 1, and ε is too large.
 
 # %% [markdown]
 # ## Autocorrelation
 #
-# ArviZ shows how long a chain needs to forget, here that of `sgldcv`, in iterations. Its length
-# divided by twice the area under this curve is its number of effective draws.
+# ArviZ shows how fast a chain forgets its past, here that of `sgldcv`, with lags in iterations. The
+# length of the chain divided by twice the area under this curve is its number of effective draws.
 
 # %%
 az.plot_autocorr(cv.to_arviz(), var_names=["theta"], max_lag=300)

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A neural network whose chain is never stored
 #
-# A network of 79,510 weights that reads handwritten digits. Ten thousand draws of it would take 3
-# GB, and nobody wants them: what is wanted is the average prediction over the posterior, and
-# whether the chain has settled. Here it is run in both ways that the package has: in one line, with
-# `track`, and step by step, with a running mean.
+# This network of 79,510 weights reads handwritten digits. Ten thousand draws of it would take 3 GB,
+# and nobody needs them. We want the average prediction over the posterior, and to know whether the
+# chain has settled. This page shows both ways to get them: in one call, with `track`, and step by
+# step, with a running mean.
 
 # %%
 import os
@@ -20,8 +20,8 @@ n_iters = 100 if QUICK else 10_000
 # %% [markdown]
 # ## The data
 #
-# MNIST: 60,000 images of 28 × 28 pixels, and 10,000 to test on. We keep 5,000 of the first aside to
-# choose the step size on, so that the test images stay unseen.
+# MNIST has 60,000 images of 28 × 28 pixels, and 10,000 more to test on. We set 5,000 of the 60,000
+# aside to choose the step size, so that the test images stay unseen.
 
 # %%
 mnist = sgmcmc.get_dataset("mnist", validation=5000)
@@ -32,9 +32,9 @@ test = {name: tf.constant(mnist["test"][name]) for name in ("X", "labels")}
 # %% [markdown]
 # ## The model
 #
-# One hidden layer of 100 units. Integer labels stay integers on their way to `log_lik`. The weights
-# have Gaussian priors of variance .01 and .1, the biases of variance 1: chosen by the log loss of
-# the validation images, in a few short runs.
+# One hidden layer of 100 units. Integer labels reach `log_lik` as integers. The weights have
+# Gaussian priors of variance .01 and .1, the biases of variance 1. We chose these variances by the
+# log loss of the validation images, in a few short runs.
 
 
 # %%
@@ -60,63 +60,82 @@ def log_prior(params):
 
 
 rng = np.random.default_rng(1)
-params = {  # nests are allowed
+params = {  # nested dicts are allowed
     "in": {"weights": rng.normal(size=(784, 100)) / 28, "bias": np.zeros(100)},
     "out": {"weights": rng.normal(size=(100, 10)) / 10, "bias": np.zeros(10)},
 }
 
 # %% [markdown]
-# Weights of pixels at the edge, which are always black, have a posterior like their prior, of
-# variance .01: the data know others far better. The step size has to suit those, which the gradient
-# noise of a minibatch of 500 of 55,000 rows makes smaller still.
+# Pixels at the edge are always black, so their weights have a posterior like their prior, of
+# variance .01. Other weights are known far better, and the step size has to suit those. The
+# gradient noise of minibatches of 500 of 55,000 rows makes it smaller still.
 #
-# ## In one line
+# ## In one call
 #
 # `track` evaluates functions of the parameters inside the run, here at every fiftieth iteration,
-# and `keep=[]` keeps no parameter at all. We try some step sizes, for a short time, on the
-# validation images.
+# and `keep=[]` keeps no parameters at all. We try some step sizes in short runs, and compare the
+# log loss on the validation images.
 
 
 # %%
-def log_loss(data):
-    def of_draw(params):
-        return -log_lik(params, data) / len(data["labels"])
-
-    return of_draw
+def log_loss(params):
+    return -log_lik(params, validation) / len(validation["labels"])
 
 
-def run_with(stepsize, n_iters, data, sampler=sgmcmc.sgld, **more):
-    return sampler(
+for stepsize in (1e-5,) if QUICK else (1e-6, 3e-6, 1e-5, 3e-5):
+    tried = sgmcmc.sgld(
         log_lik=log_lik,
         dataset=train,
         params=params,
         stepsize=stepsize,
         log_prior=log_prior,
         minibatch_size=500,
-        n_iters=n_iters,
+        n_iters=n_iters // 2,
         thin=50,
         keep=[],
-        track={"log_loss": log_loss(data)},
+        track={"log_loss": log_loss},
         seed=1,
         verbose=False,
-        **more,
     )
-
-
-for stepsize in (1e-5,) if QUICK else (1e-6, 3e-6, 1e-5, 3e-5):
-    tried = run_with(stepsize, n_iters // 2, validation)
     print(f"step size {stepsize:.0e}: log loss of the last draw {tried['log_loss'][-1]:.3f}")
 
 # %% [markdown]
-# Small steps have not arrived yet; large ones heat the chain by their gradient noise. `1e-5` is a
-# good compromise for `sgld`. The other sampler that we try is `sgnht`, whose friction takes out the
-# heat of the gradient noise: it starts at `a`, and adapts within some thousand iterations until the
-# temperature, one number a parameter, is 1.
+# With small steps the chain has not arrived yet; with large ones, gradient noise heats it. `1e-5`
+# is a good compromise for `sgld`. We also try `sgnht`, whose friction takes out the heat of the
+# gradient noise. It starts at `a`, and adapts within about a thousand iterations until the
+# temperature, one number for each parameter, is 1.
 
 # %%
 chains = {
-    "sgld, step size 1e-5": run_with(1e-5, n_iters, validation),
-    "sgnht, step size 3e-7, a = .03": run_with(3e-7, n_iters, validation, sgmcmc.sgnht, a=0.03),
+    "sgld, step size 1e-5": sgmcmc.sgld(
+        log_lik=log_lik,
+        dataset=train,
+        params=params,
+        stepsize=1e-5,
+        log_prior=log_prior,
+        minibatch_size=500,
+        n_iters=n_iters,
+        thin=50,
+        keep=[],
+        track={"log_loss": log_loss},
+        seed=1,
+        verbose=False,
+    ),
+    "sgnht, step size 3e-7, a = .03": sgmcmc.sgnht(
+        log_lik=log_lik,
+        dataset=train,
+        params=params,
+        stepsize=3e-7,
+        log_prior=log_prior,
+        minibatch_size=500,
+        a=0.03,
+        n_iters=n_iters,
+        thin=50,
+        keep=[],
+        track={"log_loss": log_loss},
+        seed=1,
+        verbose=False,
+    ),
 }
 iteration = 50 * np.arange(1, n_iters // 50 + 1)
 fig, axes = plt.subplots(figsize=(8, 3.5))
@@ -132,17 +151,17 @@ for layer, of_layer in chains["sgnht, step size 3e-7, a = .03"].stats["temperatu
         print(f"temperature of {layer}/{name}: {trace[late].mean():.2f}")
 
 # %% [markdown]
-# Each is an average over all weights of a parameter, which have one friction in common. The weights
-# with the noisiest gradients are hotter than that, and the others a little cooler: judged by the
-# noise of 100 minibatches, a tenth of the output weights has a temperature above 1.1, and the
-# hottest one about 2.
+# Each temperature is an average over all weights of a parameter, which have one friction in common.
+# Weights with the noisiest gradients are hotter than that, and the others a little cooler. Judged
+# by the noise of 100 minibatches, a tenth of the output weights have a temperature above 1.1, and
+# the hottest one about 2.
 #
 # ## Step by step
 #
-# A single draw is not a good prediction: it is one network of many that fit. The average of their
-# predicted *probabilities* is. `sgnht_setup` makes the sampler, `step` moves it on,
-# `sampler.params` are TensorFlow variables that a `tf.function` may read. After a burn-in we add up
-# the predictions of every fiftieth network; what is stored is one array of 10,000 × 10.
+# A single draw does not predict well: it is one network of many that fit. The average of their
+# predicted *probabilities* does. `sgnht_setup` makes the sampler, and `step` advances it.
+# `sampler.params` are TensorFlow variables that a `tf.function` may read. After a burn-in we
+# average the predictions of every fiftieth network, and store one array of 10,000 × 10.
 
 # %%
 sampler = sgmcmc.sgnht_setup(
@@ -177,9 +196,9 @@ for k in range(1, n_iters // 50 + 1):
     of_average.append(loss_of(average))
 
 # %% [markdown]
-# ## Beside Adam
+# ## Comparison with Adam
 #
-# The same network, trained in the usual way for as many minibatches, with the prior as weight
+# We train the same network in the usual way for as many minibatches, with the prior as weight
 # decay:
 
 # %%
@@ -217,15 +236,15 @@ print(f"Adam: {adam_losses[-1]:.3f} at the end, {min(adam_losses):.3f} at its be
 print(f"one draw: {np.mean(of_draws):.3f}, the average over draws: {of_average[-1]:.3f}")
 
 # %% [markdown]
-# The average is much better than the draws that it is made of. Adam's one network has the smaller
-# log loss all the same, after so few iterations: it goes to the top of one mode, where draws spread
-# around it, and the average still improves. If the smallest log loss for a given time is all that
-# you want, Adam serves you well.
+# The average is much better than the single draws. Adam's one network still has the smaller log
+# loss after so few iterations: it goes to the top of one mode, whereas draws spread around it, and
+# the average is still improving. If the smallest log loss for a given time is all that you want,
+# Adam serves you well.
 #
-# ## What it does not know
+# ## What the network does not know
 #
-# A prediction is unsure where its entropy is large; one that averages over networks is so where
-# they disagree, too. The eight test images with the largest entropy:
+# A prediction is uncertain where its entropy is large. An average over networks is also uncertain
+# where they disagree. These are the eight test images with the largest entropy:
 
 # %%
 entropy = -np.sum(average * np.log(average), axis=1)
@@ -254,10 +273,10 @@ print("Adam,              ", errors(tf.nn.softmax(logits(weights, test["X"])).nu
 # %% [markdown]
 # ## What can go wrong
 #
-# - **A network's posterior has countless modes**, and a chain sees the surroundings of one. What it
-#   gives is an honest average over those, not the whole posterior. More chains from different
-#   starts (`n_chains`) see more.
-# - **Label counts as floats.** Integer arrays of `dataset` stay integers, as
-#   `sparse_softmax_cross_entropy_with_logits` wants.
+# - **A network's posterior has countless modes**, and a chain sees the surroundings of one. It
+#   gives an honest average over those, not over the whole posterior. More chains (`n_chains`) from
+#   different `starts` see more.
+# - **Labels as floats.** `sparse_softmax_cross_entropy_with_logits` wants integers. Integer arrays
+#   of `dataset` stay integers.
 # - **The log posterior still rises at the end**: the chain is still burning in. Run longer, or
 #   start at weights that Adam found.
