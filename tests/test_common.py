@@ -1,4 +1,4 @@
-"""What holds of every sampler in the table, the next one to be written among them."""
+"""Tests that every sampler in the table must pass, new ones included."""
 
 import functools
 import gc
@@ -42,7 +42,7 @@ def model(name):
 
 
 def categories():
-    """Counts of categories; the bias may be a positive number or a real one."""
+    """A model of categories, whose bias may be restricted to positive numbers or not."""
     rng = np.random.default_rng(0)
     dataset = {
         "X": rng.normal(size=(N, D)),
@@ -101,7 +101,7 @@ def regression():
     }
 
 
-# The long run alone has these; a new sampler is in the short run, as test_conftest.py checks
+# Only the long run tests these. A new sampler is in the short run, as test_conftest.py checks.
 LONG = {"sgnht", "sghmccv", "sgnhtcv", "psgld", "sgbarker", "scir", "scircv", "sgrld", "mixed"}
 LONG |= {"sample"}
 
@@ -126,7 +126,7 @@ def sample(name, **more):
 
 
 def sampled(name, **more):
-    """Without XLA, which takes long to compile, where only the forms of things are looked at."""
+    """Sample without XLA, which is slow to compile, for tests that look only at the form."""
     return sample(name, jit=False, **more)
 
 
@@ -136,13 +136,13 @@ def setup(name, **more):
 
 @functools.cache
 def compiled(name, n_chains):
-    """A sampler and where it starts."""
+    """Return a sampler, its first state and its starting values."""
     sampler = setup(name, n_chains=n_chains)
     return sampler, sampler.state, sgmcmc.get_params(sampler)
 
 
 def started(name, n_chains=None):
-    """A sampler at its start, compiled once for all tests."""
+    """Return a sampler set back to its start; it is compiled once for all tests."""
     sampler, sampler.state, params = compiled(name, n_chains)
     tree.map(lambda variable, value: variable.assign(value), sampler.params, params)
     return sampler
@@ -161,7 +161,7 @@ def joined(*draws, axis=0):
 
 @functools.cache
 def whole(name, n_chains=None):
-    """1,300 draws, which are more than a block and a chunk of random numbers."""
+    """Return 1,300 draws, which need more than one block and one chunk of random numbers."""
     return sgmcmc.run(started(name, n_chains), 1300, verbose=False)
 
 
@@ -189,7 +189,7 @@ def stack(axis):
 
 
 def test_with_and_without_xla_to_rounding(name):
-    """Where draws are rejected, rounding may decide, and part chains that then meet again."""
+    """With rejection sampling, rounding may decide a rejection: chains part, then meet again."""
     least = 0.95 if started(name).engine.wanted.noise.key is True else 1
     other = sampled(name, n_iters=300)
     for x, y in zip(tree.leaves(first(whole(name), 300)), tree.leaves(dict(other))):
@@ -199,7 +199,7 @@ def test_with_and_without_xla_to_rounding(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_rows_apart_from_their_block_to_rounding(name, n_chains, monkeypatch):
-    """As for all but small minibatches."""
+    """Minibatches are copied out of their block, as all but small ones are."""
     monkeypatch.setattr("sgmcmc.engine.APART_BYTES", 0)
     apart = sample(name, n_iters=300, n_chains=n_chains)
     axis = 0 if n_chains is None else 1
@@ -230,7 +230,7 @@ def test_a_seed_fixes_all_and_another_changes_all(name):
     assert same(unseeded, sampled(name, n_iters=50, seed=unseeded.settings["seed"]))
     other = sampled(name, n_iters=50, seed=2)
     for x, y in zip(tree.leaves(dict(unseeded)), tree.leaves(dict(other))):
-        assert (x != y).mean() > 0.9  # probabilities may be too small for the data type
+        assert (x != y).mean() > 0.9  # some probabilities are too small for the data type
 
 
 def test_draws_have_the_form_of_the_parameters(name):
@@ -255,7 +255,7 @@ def test_types(name, dtype):
 def test_chains_are_different_and_each_is_what_it_is_alone(name):
     three, alone = whole(name, 3)["bias"][:, :100], whole(name)["bias"][:100]
     assert (three[0] != three[1]).mean() > 0.99
-    # Chains are rounded in another order, and large positive numbers come from their logarithms
+    # Rounding depends on the number of chains; large positive numbers come from their logarithms
     np.testing.assert_allclose(three[0], alone, rtol=2e-6, atol=1e-4)
     np.testing.assert_array_equal(sample(name, n_iters=100, n_chains=1)["bias"][0], alone)
 

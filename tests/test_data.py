@@ -134,7 +134,7 @@ def files(folder):
 @pytest.mark.parametrize("kind", ["plain", "gzipped", "slow"])
 def test_a_file_is_downloaded_once(kind, tiny, server, cache, capfd, monkeypatch):
     if kind == "slow":
-        monkeypatch.setattr(data, "TIMEOUT", 0.5)  # less than it takes in all
+        monkeypatch.setattr(data, "TIMEOUT", 0.5)  # less than the whole download takes
     tiny(kind)
     np.testing.assert_array_equal(table(), TABLE)
     assert f"/{kind} (0.0 MB)" in capfd.readouterr().err
@@ -244,12 +244,12 @@ def test_the_cache_folder_is_the_same_with_and_without_pooch(monkeypatch, tmp_pa
         assert data.cache_folder() == tmp_path / "sgmcmc"
 
 
-# Files of the user's own
+# The user's own files
 
 
 @pytest.fixture
 def own(tiny, tmp_path, monkeypatch):
-    """The user's copy of the tiny file, with which no connection may be made."""
+    """The path of the user's own copy of the tiny file. Connections are errors."""
 
     def connect(*args):
         raise AssertionError("a connection was attempted")
@@ -401,7 +401,7 @@ def test_examples_in_docstrings():
 
 @pytest.fixture(scope="module")
 def real(real_data, tmp_path_factory):
-    """Reads a data set from real files, each once."""
+    """Return a function that reads a data set from the real files, each only once."""
     cache, known = tmp_path_factory.mktemp("cache"), {}
 
     def read(name, **options):
@@ -457,12 +457,12 @@ def test_mnist(real):
         np.testing.assert_array_equal(np.bincount(labels), counts)
         np.testing.assert_array_equal(y.argmax(1), labels)
         np.testing.assert_array_equal(y.sum(1), 1)
-        X += 0  # may be changed
+        X += 0  # is writable
     assert list(real("mnist")["train"]["labels"][:5]) == [5, 0, 4, 1, 9]
 
 
 def test_mnist_as_in_the_r_package(real):
-    """Its 55,000 rows are those after the first 5,000, and one-hot."""
+    """It trains on the 55,000 rows after the first 5,000, with one-hot labels."""
     whole = real("mnist")["train"]
     parts = real("mnist", validation=5000)
     assert list(parts) == ["train", "validation", "test"]

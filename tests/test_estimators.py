@@ -1,9 +1,9 @@
 """Estimates of the log posterior and its gradient are unbiased, as noisy as theory says, and exact
 where they should be.
 
-Random tests alarm by chance less than once in a million times each. They find a bias of a gradient
-of 2% of its length, of a value of 1%; noise variances that are off by 10%;
-exponents of noise in N that are off by .1. Each has a negative control. All else is exact.
+Each random test raises a false alarm less than once in a million times. They find a bias of 2% of
+the length of a gradient, and of 1% of a value; errors of 10% in noise variances, and of .1 in the
+exponents with which noise grows in N. Each has a negative control. All other tests are exact.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def log_prior(params):
 
 
 def posterior(log_lik, log_prior):
-    """The model of parameters that may be any real numbers."""
+    """Return a model of unconstrained parameters."""
     return Model(Chart({}), log_lik, log_prior)
 
 
@@ -89,7 +89,7 @@ def source_of(data, dtype=tf.float64):
 
 
 def batch_of(data, index, scale=None):
-    """Minibatches of the rows with these numbers, (chains, n)."""
+    """Return minibatches of the rows with the numbers `index`, (chains, n)."""
     N = len(next(iter(data.values())))
     rows = {k: tf.constant(x[index]) for k, x in data.items()}
     return Batch(rows, scale or N / index.shape[1])
@@ -109,7 +109,7 @@ def estimate(estimator, model, x, state, batch):
 
 
 def estimates(estimator, data, beta, centre, index, model=LOGISTIC, scale=None):
-    """Values (m,) and gradients (m, d) at beta, on m minibatches; or at beta (m, d)."""
+    """Return values (m,) and gradients (m, d) on m minibatches, at one beta or m of them (m, d)."""
     state = centred(estimator, model, data, {"beta": centre})
     theta = {"beta": tf.constant(np.broadcast_to(beta, (len(index), np.shape(beta)[-1])))}
     result = estimate(estimator, model, theta, state, batch_of(data, index, scale))
@@ -120,7 +120,7 @@ def estimates(estimator, data, beta, centre, index, model=LOGISTIC, scale=None):
 
 
 def bias(value, gradient, exact, beta):
-    """The largest z-score of the value and of all coordinates of the gradient."""
+    """Return the largest z-score of the value and of all coordinates of the gradient."""
     full = exact.gradient(beta)
     scores = [z_score(g, f) for g, f in zip(gradient.T, full)]
     for _, error in scores:
@@ -167,7 +167,7 @@ def test_control_bias(estimator, wrong, problem):
 
 
 def test_no_noise_at_the_centre(problem):
-    """As both estimates are on the same rows, and the prior is known."""
+    """Both gradients are on the same rows, so that their noise cancels; the prior has none."""
     data, beta, _, index = problem
     value, gradient = estimates(CONTROLLED, data, beta, beta, index)
     np.testing.assert_allclose(value, ByHand(data).value(beta), rtol=1e-12)
@@ -251,7 +251,7 @@ def noise_exponent(rng, estimator, data, centre_at=0.0):
 
 @pytest.mark.slow
 def test_growth_of_noise(seed):
-    """Plain 2; control variate 1 where centred on the mode, and 2 where centred elsewhere."""
+    """The exponent is 2; with control variates it is 1 if they are centred on the mode, else 2."""
     rng = np.random.default_rng(seed)
     data = logistic_data(rng, SIZES[-1])
     for estimator, centre_at, exponent in (
@@ -302,7 +302,7 @@ def test_sums_in_double_precision(monkeypatch):
 
 
 def embedding(rng, N):
-    """Two tables of rows, gathered by users and items."""
+    """Two embedding tables, from which users and items gather their rows."""
     data = {
         "user": rng.integers(0, 6, N),
         "item": rng.integers(0, 4, N).astype(np.uint8),
@@ -347,7 +347,7 @@ def network(rng, N):
 
 
 def by_distributions(rng, N):
-    """A hierarchical model written in TFP, without a prior on all."""
+    """A model with groups, written in TFP; rho has no prior."""
     data = {"x": rng.normal(size=N), "group": rng.integers(0, 3, N)}
     params = {"mu": rng.normal(size=3), "rho": rng.normal(size=())}
 
@@ -367,7 +367,7 @@ MODELS = pytest.mark.parametrize("kind", [embedding, network, by_distributions])
 
 
 def near(rng, params, count):
-    """So many points near these."""
+    """Return `count` random points near `params`."""
     return tree.map(lambda x: tf.constant(x + 0.3 * rng.normal(size=(count, *x.shape))), params)
 
 
@@ -436,7 +436,7 @@ def test_gradients_are_those_of_the_values(kind, seed):
 
 @pytest.mark.parametrize("chains", [1, 3])
 def test_embeddings(chains, seed):
-    """Rows gathered twice add up; those of no row of data have the gradient of the prior."""
+    """Gradients of rows gathered twice add up; rows not gathered have the prior's gradient."""
     rng = np.random.default_rng(seed)
     data, params, *densities = embedding(rng, 40)
     index = without_replacement(rng, 40, 12, chains)

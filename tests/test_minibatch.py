@@ -31,7 +31,7 @@ EXTREME, SIGMAS = 1e-8, 6.5
 
 
 def is_typical(chi2, df):
-    """Counts are neither too far from what is expected nor too near (two may well be equal)."""
+    """True if counts are not too far from the expected ones, nor (for df ≥ 5) too near to them."""
     law = tfp.distributions.Chi2(tf.constant(df, tf.float64))
     return law.survival_function(chi2) > EXTREME and (df < 5 or law.cdf(chi2) > EXTREME)
 
@@ -40,7 +40,7 @@ def pearson(count):
     return np.sum((count - count.mean()) ** 2) / count.mean()
 
 
-# Alternatives to `without_replacement` that are wrong
+# Wrong alternatives to `without_replacement`
 
 
 def with_replacement(rng, N, n, count):
@@ -165,7 +165,7 @@ OF_OVERLAP = 400, 60
 
 
 def overlap_z(a, b, shift):
-    """Sizes of the overlaps of b with a moved along, which are hypergeometric."""
+    """Return the z-score of the mean overlap of b with a shifted; overlaps are hypergeometric."""
     N, n = OF_OVERLAP
     marked = np.zeros((len(a), N))
     np.put_along_axis(marked, (a + shift) % N, 1, axis=1)
@@ -204,7 +204,7 @@ def test_control_overlaps(seed):
 
 
 class Steps:
-    """What a dynamics wants of a block."""
+    """A stand-in for a dynamics, with all that a feeder asks of it."""
 
     def __init__(self, inner_steps=1):
         self.inner_steps = inner_steps
@@ -237,14 +237,14 @@ def feeder(
 
 
 def content(feeder, j, end):
-    """A copy of one block."""
+    """Return a copy of one block."""
     block = feeder.block(j, end)
     feeder.ask_schedules(j, 0, feeder.size)
     return tree.map(lambda x: x.numpy().copy(), block)
 
 
 def contents(feeder, n_iters):
-    """The first iterations' blocks joined, and the worker let go."""
+    """Join the blocks of the first iterations, and close the feeder."""
     blocks = []
     for j in range(-(-n_iters // feeder.size)):
         blocks.append(content(feeder, j, n_iters))
@@ -461,7 +461,7 @@ def test_numbers_too_large_for_the_type(tmp_path):
 
 
 class Slices:
-    """What every such array can do."""
+    """An array-like that takes slices, as all of them do."""
 
     def __init__(self, x):
         self.x, self.shape, self.dtype, self.read, self.counts = x, x.shape, x.dtype, 0, []
@@ -476,7 +476,7 @@ class Slices:
 
 
 class Numbers(Slices):
-    """And some take row numbers that increase."""
+    """An array-like that also takes increasing row numbers, as some do."""
 
     def __getitem__(self, rows):
         if isinstance(rows, slice):
@@ -566,7 +566,7 @@ def test_other_arrays_are_taken_as_they_are():
 
 
 def noise_z(z, lag):
-    """All correlations of columns at this lag; at lag 0, the means and variances too."""
+    """Return z-scores of correlations of columns at this lag; at 0, of means and variances too."""
     m = len(z) - lag
     cross = z[:m].T @ z[lag:] / np.sqrt(m)
     if lag:
@@ -592,7 +592,7 @@ def test_noise_is_white(dtype, seed, monkeypatch):
 
 
 def quantile_z(z):
-    """How far the counts beyond some quantiles, on both sides, are from what is expected."""
+    """Return z-scores of the shares beyond some quantiles, on both sides."""
     beyond = np.array([0.1, 0.5, 1, 2, 3, 4])
     p = np.array([math.erfc(q / math.sqrt(2)) / 2 for q in beyond])
     found = np.array([[np.mean(side > q) for q in beyond] for side in (z, -z)])

@@ -29,10 +29,10 @@ STEPS = (1, 5, 20, 60)
 
 
 def gamma_chains(name, seed, **more):
-    """θ of many chains, (chains, steps, copies), that aims at Gamma(ALPHA + COUNT, 1).
+    """Return θ of many chains, (chains, steps, copies), with the target Gamma(ALPHA + COUNT, 1).
 
-    Copies are components with columns of their own, the same in another order: each has the exact
-    law, and what a chain gives is their mean.
+    Each copy is a component with its own column of data, the same rows in another order. Each has
+    the exact distribution. Tests use the mean over the copies of a chain.
     """
     rng = np.random.default_rng(seed)
     z = rng.permuted(np.tile(np.arange(N)[:, None] < COUNT, COPIES), axis=0).astype(np.float32)
@@ -62,7 +62,7 @@ def exact(name, steps, form="alternative"):
 
 
 def squares(x, mean):
-    """The mean square deviation of each chain."""
+    """Return the mean square deviation of each chain."""
     return ((x - mean) ** 2).mean(axis=1)
 
 
@@ -85,7 +85,7 @@ def test_moments_after_some_steps_are_exact(name, more, seed):
 
 @pytest.mark.slow
 def test_moments_of_other_samplers_are_rejected(seed, monkeypatch):
-    """Negative controls: b̂ := 1 in one place, and each sampler with another's moments."""
+    """Negative controls: samplers with another's moments, and an update with b̂ := 1 once."""
     theta = gamma_chains("scir", seed)[:, -1]
     mean, variance = exact("scircv", STEPS[-1])
     assert_rejected(squares(theta, mean), variance)
@@ -147,7 +147,7 @@ def test_steps_and_runs_give_one_chain(seed):
 
 @pytest.mark.parametrize(("rows", "detect"), [(1000, 1e-3), (5003, 0.25)])
 def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
-    """From single rows exactly; from some 1000 groups, with one that is smaller, to 4.5 %."""
+    """From single rows it is exact; from some 1000 groups, one of them smaller, right to 4.5 %."""
     monkeypatch.setattr("sgmcmc.estimators.counts.FAR", 1.0)
     count, batch = rows // 5, rows // 10
     sampler = sgmcmc.scircv_setup(
@@ -166,13 +166,13 @@ def test_the_variance_of_counts_is_estimated(rows, detect, seed, monkeypatch):
 
 @pytest.mark.parametrize(("rows", "used"), [(50, False), (90, True)])
 def test_an_estimate_from_too_few_rows_is_not_trusted(rows, used):
-    """Its error, relative to that of minibatches, is .11 or .012; tanh(h/2) is .05."""
+    """Its error, relative to that of minibatches, is .11 or .012. The limit tanh(h/2) is .05."""
     draws = call({**cv(refresh_every=10, refresh_size=rows), "n_iters": 30})
     assert (draws.stats["control_variates"]["omega"].max() > 0) == used
 
 
 def test_all_rows_are_all_rows():
-    """Seven of the 47 would be left over; without them control variates would not be used."""
+    """The 47 rows are counted in groups of two. Without the odd row, a would not be trusted."""
 
     def counts(params, data, key):
         return {"omega": tf.reduce_sum(tf.one_hot(data["z"], 4), axis=0)}
@@ -186,7 +186,10 @@ MIXTURES = 12
 
 
 def mixture(size=400):
-    """Densities of three components at each row, in MIXTURES orders, and weights for each order."""
+    """Return component densities at each row, these in MIXTURES orders, and the log likelihood.
+
+    Each order of the rows has its own weights.
+    """
     rng = np.random.default_rng(0)
     mu = np.array([-2.0, 0.0, 2.5])
     x = mu[rng.choice(3, size, p=[0.6, 0.3, 0.1])] + rng.normal(size=size)
@@ -201,7 +204,7 @@ def mixture(size=400):
 
 
 def posterior_of_weights(density):
-    """Their means and variances, with a uniform prior: sums over a grid."""
+    """Return means and variances of the weights with a uniform prior, by sums over a grid."""
     side = (np.arange(400) + 0.5) / 400
     first, second = (x.ravel() for x in np.meshgrid(side, side))
     omega = np.stack([first, second, 1 - first - second], axis=1)[first + second < 1]
@@ -212,7 +215,7 @@ def posterior_of_weights(density):
 
 
 def drawn_components(params, data, key):
-    """Counts of components, each drawn once, by inversion."""
+    """Draw the component of each row once, by inversion, and count them."""
     sums = tf.cumsum(data["density"] * params["omega"], axis=-1)
     u, _ = sgmcmc.random.uniforms(key, sums.shape[:-1])
     level = (u * sums[..., -1])[..., None]
@@ -242,11 +245,11 @@ WEIGHTS = {  # dynamics, estimator, step size, rows of a minibatch
 @pytest.mark.slow
 @pytest.mark.parametrize("case", WEIGHTS)
 def test_weights_of_a_mixture(case, seed):
-    """Counts that depend on the weights, by autodiff or by functions: standard deviations to 5 %.
+    """Standard deviations are right to 5 % if counts depend on the weights.
 
-    The step size makes variances up to 2.5 % too small, or as much too large, so that chance fails
-    this where it brings 7.5 % more, which is 5.5 standard errors or more, and an error of 18 % is
-    always found.
+    Counts come from autodiff or from functions. The step size makes variances up to 2.5 % too small
+    or too large, and the bound is 10 %. So chance fails this test only by an error of 7.5 %, which
+    is at least 5.5 standard errors. An error of 18 % is always found.
     """
     density, in_orders, log_lik = mixture()
     mean, variance = posterior_of_weights(density)
@@ -268,7 +271,7 @@ def test_weights_of_a_mixture(case, seed):
 
 
 def of_where_the_chain_is(self, model, x, aim, batch):
-    """The papers' b̂, with which the chain cannot follow counts that depend on the weights."""
+    """The papers' b̂, of where the chain is: it cannot follow counts that depend on the weights."""
     here, _ = Gradient.estimate(self, model, x, (), batch)
     b = {k: (a - 1) / tf.where(aim.limit[k] > 0, aim.a[k] - 1, 1) for k, a in here.gradient.items()}
     return here._replace(extra=counts.Relative(b, aim.limit, aim.error)), aim
@@ -285,7 +288,7 @@ def test_weights_of_a_mixture_with_a_centre_that_stands_still(case, seed, monkey
 
 @pytest.mark.slow
 def test_weights_of_a_mixture_with_noise_of_draws_in_the_centre(seed, monkeypatch):
-    """Negative control: variances are up to 80 % too large where drawn components count twice."""
+    """Negative control: if components are drawn twice, variances are up to 80 % too large."""
     monkeypatch.setattr(counts.Counted, "draws_latent", False)
     with pytest.raises(AssertionError, match=r"rtol=0\.1\b"):
         test_weights_of_a_mixture("drawn", seed)
@@ -298,7 +301,7 @@ GROUPS, REPEATS = np.array([60.0, 30.0, 10.0]), 150
 
 
 def observed_groups(rng):
-    """So many rows of each group, and their mean: sums over rows are all that the model needs."""
+    """Return the number of rows and the mean of each group, all that the model needs."""
     mean = np.arange(3) + rng.normal(size=(REPEATS, 3)) / np.sqrt(GROUPS)
 
     def log_lik(params, data):
@@ -309,7 +312,7 @@ def observed_groups(rng):
 
 
 def sgld_width(step):
-    """How much too large the variance is, by the exact answers of ALGORITHMS for a Gaussian."""
+    """Return the factor by which the variance is too large on a Gaussian, from ALGORITHMS.md."""
     return 1 / (1 - step / 4)
 
 
@@ -356,7 +359,7 @@ def test_blocks_have_their_posteriors(block, h, width, seed):
 
 @pytest.mark.parametrize("shape", [2.0, slow(2.1)])
 def test_a_gibbs_step_has_its_posterior(shape, seed):
-    """A mean with prior N(0, 1/tau), tau ~ Gamma(2, 1), many times; the control has another."""
+    """Many copies of a mean ~ N(0, 1/tau) with tau ~ Gamma(2, 1); the control has Gamma(2.1, 1)."""
     x = np.random.default_rng(seed).normal(1.5, 1, 20)
 
     def draw(params, data, key):
@@ -416,7 +419,7 @@ def noise_of_the_first(mixed, name, noise):
     return noise._replace(normals={name: noise.normals["a"]["a"]}, uniforms=())
 
 
-TWO_PARAMETERS = {  # the log likelihood, arguments, and what shares the noise
+TWO_PARAMETERS = {  # the log likelihood, arguments, and a patch by which both share their noise
     "scir": (
         *(None, {"alpha": 1.0, "counts": counts_of_gamma, "positive": ["a", "b"]}),
         *("dynamics.scir.gamma_poisson", first_half_twice),
@@ -526,7 +529,7 @@ def cv(**values):
     return {"sampler": "scircv", **values}
 
 
-BAD = {  # what the error says, … for some words of it: what is passed
+BAD = {  # the error message, with … for any words: the arguments
     "alpha must be above 0, but has 0": {"alpha": 0},
     "alpha must be above 0, but has -1": {"alpha": [1, 1, -1, 1]},
     "alpha must be a number, or of shape (4,), not (2,)": {"alpha": [0.1, 0.2]},
@@ -604,7 +607,7 @@ def test_probabilities_that_do_not_add_up_are_normalised_with_a_warning():
 
 
 def test_negative_counts_in_the_middle_of_a_run_lose_nothing():
-    """Counts that turn negative where omega[3] grows."""
+    """Counts turn negative if omega[0] is large."""
 
     def log_lik(params, data):
         return categories(params, data) - 40 * tf.nn.relu(params["omega"][0] - 0.6)
@@ -687,7 +690,7 @@ def test_a_rare_category_that_comes_back_is_counted(seed):
 
 @pytest.mark.parametrize("far", [10, pytest.param(1e30, id="control")])
 def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
-    """Where a was estimated, and nowhere else, the first category had all rows: then b̂ < 0."""
+    """The first category has all rows at the point where a is estimated, none elsewhere: b̂ < 0."""
     monkeypatch.setattr("sgmcmc.estimators.counts.FAR", far)
 
     def counts(params, data, key):
@@ -698,7 +701,7 @@ def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
     draws = sgmcmc.scircv(
         *(None, {"z": Z}, {"omega": np.array([0.95, 0.05])}, 0.5, 0.5),
         counts=counts,
-        refresh_every=10_000,  # never, that is
+        refresh_every=10_000,  # never in this run
         minibatch_size=10,
         n_iters=1000,
         burn_in=1000,

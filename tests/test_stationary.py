@@ -40,7 +40,7 @@ HAMILTON = {
 
 @pytest.fixture
 def wrong():
-    """Makes a sampler out of faulty dynamics, and takes it off the table again."""
+    """Make a sampler of faulty dynamics, and take it off the table after the test."""
 
     def sampler(dynamics):
         return public("wrong", dynamics)[0]
@@ -158,7 +158,7 @@ def test_small_steps_far_from_zero(seed, wrong):
 
 @dataclass(frozen=True)
 class PaperOneStep(SGLD):
-    """SGLD with paper 000's h = ε/2 taken for ε: half the drift, all the noise."""
+    """SGLD that takes the h = ε/2 of paper 000 for ε: half the drift, all the noise."""
 
     def update(self, chain, estimate, noise, h):
         half = tree.map(lambda g: g / 2, estimate.gradient)
@@ -175,7 +175,7 @@ class HalfTemperature(SGHMC):
 
 @dataclass(frozen=True)
 class KickBeforeDrift(SGHMC):
-    """BlackJAX, posteriors and SGMCMCJax: the gradient is from before the drift."""
+    """The gradient is from before the drift, as in BlackJAX, posteriors and SGMCMCJax."""
 
     def update(self, chain, estimate, noise, h):
         moved = tree.map(tf.add, chain.x, chain.nu)
@@ -203,7 +203,7 @@ class HalfThermostat(SGNHT):
 
 @dataclass(frozen=True)
 class SharedNoise(SGLD):
-    """The R package's one seed for all noise: parameters of one shape move together."""
+    """One seed for all noise, as in the R package: parameters of one shape move together."""
 
     def update(self, chain, estimate, noise, h):
         first = tree.leaves(noise.normals)[0]

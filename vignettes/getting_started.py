@@ -54,25 +54,25 @@ params = {"beta": np.zeros(6), "bias": 0.0}  # where to start
 #
 # A good first guess for `sgldcv`, the sampler that we shall use, is a tenth of the smallest
 # posterior variance. How large is that, before we have seen the posterior? A coefficient's variance
-# is about one over the number of rows times the information in a row; for a logistic regression on
-# standardised features a row has at most 1/4:
+# is about 1/(N × information per row). In a logistic regression on standardised features, the
+# information per row is at most 1/4:
 
 # %%
 guess = 0.1 / (len(X) / 4)
 print(f"{guess:.1e}")
 
 # %% [markdown]
-# So `4e-6`; since few rows are as informative as that, `1e-5` will do. `sgldcv` is Langevin
+# This gives `4e-6`. As few rows are that informative, `1e-5` will do. `sgldcv` is Langevin
 # dynamics with control variates: it first finds the posterior mode and then samples around it. For
 # posteriors with one dominant mode, as here, it is the one to try first. (`sgld`, without control
-# variates, would need a step 25 times smaller: [`mv_gauss`](mv_gauss.md) tells why.) Each step
-# looks at 1 % of the rows, the default, and four chains let us see whether they agree.
+# variates, would need a step 25 times smaller: [`mv_gauss`](mv_gauss.md) explains why.) Each step
+# looks at 1 % of the rows, the default. We run four chains, to see whether they agree.
 
 # %%
 draws = sgmcmc.sgldcv(
-    log_lik,
-    dataset,
-    params,
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
     stepsize=1e-5,
     log_prior=log_prior,
     n_iters=n_iters,
@@ -85,18 +85,18 @@ print(draws)
 # ## Reading the draws
 #
 # `draws` is a mapping from names to arrays, here `(chains, iterations, ...)`. Its summary has a row
-# a quantity. Look at two columns first: `r_hat` should be below about 1.01, which says that the
-# chains agree, and `ess`, the number of independent draws that would be worth as much, should be
-# some hundreds before a mean or an interval is quoted.
+# for each quantity. Look at two columns first. `r_hat` should be below about 1.01, which says that
+# the chains agree. `ess` is the number of independent draws that would be worth as much. It should
+# be some hundreds before you quote a mean or an interval.
 
 # %%
 print(draws.summary())
 print("the truth: beta", truth, "bias", 0.3)
 
 # %% [markdown]
-# [ArviZ](https://python.arviz.org) has many more summaries and plots, and `to_arviz` is the way
-# there. A healthy trace looks like grass: no drift, no long excursions, and the chains on top of
-# each other.
+# [ArviZ](https://python.arviz.org) has many more summaries and plots, and `to_arviz` converts the
+# draws for it. A healthy trace looks like grass: no drift, no long excursions, and the chains on
+# top of each other.
 
 # %%
 data = draws.to_arviz(coords={"feature": features}, dims={"beta": ["feature"]})
@@ -104,7 +104,7 @@ az.plot_trace(data, var_names=["bias"])
 plt.gcf().tight_layout()
 
 # %% [markdown]
-# As we know the truth, we may look at the errors. Nine intervals of ten should hold 0.
+# As we know the truth, we can look at the errors. On average, nine of ten intervals contain 0.
 
 # %%
 low, high = np.percentile(draws["beta"] - truth, [5, 95], axis=(0, 1))
@@ -119,15 +119,15 @@ fig.tight_layout()
 # ## Is the step size small enough?
 #
 # Every sampler here has a small bias that grows with the step size: most often, draws spread too
-# widely. It cannot be seen in one run, not even in `r_hat`, but it can in two: halve the step size,
-# and compare the standard deviations. They agree here to the few percent to which they are known,
-# so `1e-5` is fine; the halved step costs twice as many iterations for the same `ess`.
+# widely. One run does not show it, not even by its `r_hat`, but two do: halve the step size, and
+# compare the standard deviations. Here they agree within their Monte Carlo error of a few percent,
+# so `1e-5` is fine. The halved step needs twice as many iterations for the same `ess`.
 
 # %%
 halved = sgmcmc.sgldcv(
-    log_lik,
-    dataset,
-    params,
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
     stepsize=5e-6,
     log_prior=log_prior,
     n_iters=n_iters,
@@ -141,8 +141,8 @@ for name, ratio in zip(halved.summary().names, sd / sd_halved):
 # %% [markdown]
 # ## Using the draws
 #
-# The draws stand for the posterior: whatever you want to know of the parameters, compute it for
-# each draw. The predicted probability of three new rows, with 90 % intervals:
+# To infer any function of the parameters, compute it for each draw: the results are draws from its
+# posterior. Here are the predicted probabilities of three new rows, with 90 % intervals:
 
 # %%
 new = rng.normal(size=(3, 6))
@@ -161,8 +161,8 @@ for row, p in enumerate(probability.T):
 # - **Low `ess`, traces that wander**: the step size is too small, or the chain too short.
 # - **`r_hat` above 1.01**: the chains have not forgotten their starts (use `burn_in`, or more
 #   iterations), or there are several modes ([`gauss_mixture`](gauss_mixture.md)).
-# - **Features of very different scales**: the smallest posterior variance rules the step size, and
-#   everything else then moves slowly. Standardise the features, or give a step size by parameter.
+# - **Features of very different scales**: the smallest posterior variance limits the step size, and
+#   all else then moves slowly. Standardise the features, or give each parameter a step size.
 # - **The mean instead of the sum** in `log_lik`: the posterior becomes as wide as for N/n rows,
 #   here 100. `log_lik` must be a sum over rows.
 # - **Parameters that must be positive.** Chains move freely on the real line, and would step across
@@ -170,4 +170,4 @@ for row, p in enumerate(probability.T):
 #   the package adds the Jacobian.
 #
 # Next: [`mv_gauss`](mv_gauss.md) shows what step sizes do where the answer is known,
-# [`logistic_regression`](logistic_regression.md) is this page on real data.
+# [`logistic_regression`](logistic_regression.md) does the same with real data.

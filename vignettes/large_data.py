@@ -63,10 +63,10 @@ def log_lik(params, data):
 params = {"beta": np.zeros(d)}
 
 # %% [markdown]
-# A row's information is about .2 in each direction here, so that the posterior variance is 5/N, and
-# a tenth of it a good step size for `sgldcv`. It passes through the whole file a few times to find
-# the mode (less often than it has iterations: it begins on small random subsets), and then looks at
-# 500 rows a step.
+# A row's information is about .2 in each direction here. So the posterior variance is 5/N, and a
+# tenth of that is a good step size for `sgldcv`. To find the mode, `sgldcv` reads the whole file a
+# few times (fewer than the search has iterations, as it begins on small random subsets). Then it
+# looks at 500 rows a step.
 
 # %%
 began = time.perf_counter()
@@ -89,9 +89,9 @@ print("mean minus truth, in posterior standard deviations:", error.round(1))
 # %% [markdown]
 # ## Cost and accuracy against N
 #
-# The same model on the first 10⁴, 10⁵, 10⁶ and 10⁷ rows, with 500 rows a step. We time a step (the
-# second of two runs, so without compilation), and look at how far the standard deviation of the
-# draws is from that of the posterior, which for so many rows is given by the Fisher information.
+# We use the same model on the first 10⁴, 10⁵, 10⁶ and 10⁷ rows, with 500 rows a step. We time a
+# step in the second of two runs, so without compilation. And we compare the standard deviation of
+# the draws with that of the posterior, which for so many rows follows from the Fisher information.
 
 # %%
 sizes = [10**k for k in range(4, 8) if 10**k <= N]
@@ -141,7 +141,7 @@ fig.tight_layout()
 # the precision of the posterior only as N. To be right, `sgld` needs a step that is some N/(4n)
 # times smaller, and a chain that is as many times longer. Then its whole cost grows with N after
 # all. Control variates remove this growth: their noise grows as N, like the precision. **For
-# large data, it is control variates that make the method worth its while.**
+# large data, control variates are what makes the method worthwhile.**
 #
 # ## What can go wrong
 #

@@ -14,6 +14,7 @@
 
 # %%
 import os
+from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,7 +25,7 @@ from sgmcmc import moments
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
 n_iters = 40 if QUICK else 1000
-quiet = {"verbose": False, "jit": not QUICK}  # compiling takes longer than so few iterations
+jit = not QUICK  # compiling takes longer than so few iterations
 
 # %% [markdown]
 # ## A posterior that is known
@@ -49,21 +50,21 @@ def log_lik(params, data):
     return tf.reduce_sum(counts * tf.math.log(params["omega"]))
 
 
-common = {
-    "log_lik": log_lik,
-    "dataset": {"z": z},
-    "params": {"omega": np.full(10, 0.1)},
-    "alpha": alpha,
-    "minibatch_size": 10,
-    "n_iters": n_iters,
-    "burn_in": n_iters,
-    "n_chains": 5,
-    "keep_log": True,
-    "seed": 1,
-    **quiet,
-}
-
-draws = sgmcmc.scir(stepsize=0.1, **common)
+draws = sgmcmc.scir(
+    log_lik=log_lik,
+    dataset={"z": z},
+    params={"omega": np.full(10, 0.1)},
+    stepsize=0.1,
+    alpha=alpha,
+    minibatch_size=10,
+    n_iters=n_iters,
+    burn_in=n_iters,
+    n_chains=5,
+    keep_log=True,
+    seed=1,
+    verbose=False,
+    jit=jit,
+)
 print(draws.summary())
 mean = a / a.sum()
 sd = np.sqrt(mean * (1 - mean) / (a.sum() + 1))
@@ -110,7 +111,21 @@ def boxes(axes, values, outliers=True):
 
 
 exact = exact_draws(a, (5, n_iters))
-langevin = sgmcmc.sgrld(stepsize=1e-4, **common)
+langevin = sgmcmc.sgrld(
+    log_lik=log_lik,
+    dataset={"z": z},
+    params={"omega": np.full(10, 0.1)},
+    stepsize=1e-4,
+    alpha=alpha,
+    minibatch_size=10,
+    n_iters=n_iters,
+    burn_in=n_iters,
+    n_chains=5,
+    keep_log=True,
+    seed=1,
+    verbose=False,
+    jit=jit,
+)
 fifth = {
     "exact": exact[..., 4],
     "scir\nh = .1": draws.stats["log_omega"][..., 4],
@@ -129,17 +144,16 @@ for name, x in fifth.items():
 
 # %% [markdown]
 # This is Figure 1 of Baker et al. `scir` looks at 10 rows of 1000 at a time and still gives what
-# independent draws give, down to e⁻⁸⁰. It has no reason not to: no minibatch has the fifth category
-# in it, so its count is known without noise, and the transition is exact. `sgrld` stays where a
-# normal number of variance hθ lets it stay: hardly any of its draws are below the median that they
-# should have.
+# independent draws give, down to e⁻⁸⁰. The reason is that no minibatch contains the fifth category:
+# its count is known without noise, and the transition is exact. `sgrld` adds normal noise with the
+# variance hθ, and so cannot come as near to 0: hardly any of its draws are below the exact median.
 #
 # ## How near to the posterior
 #
-# One number for all of ω: if ω is Dirichlet(a), the share of ωⱼ in ωⱼ + ... + ω_d is a Beta
-# variable, independent of the others, and its distribution function makes it uniform (Rosenblatt's
-# transform). We average the Kolmogorov-Smirnov distance from uniform over the d − 1 shares. For
-# 1000 independent draws it is about .027, the least that one can hope for.
+# We want one number for all of ω. If ω is Dirichlet(a), the share of ωⱼ in ωⱼ + ... + ω_d is a Beta
+# variable, independent of the other shares, and its distribution function makes it uniform
+# (Rosenblatt's transform). We average the Kolmogorov-Smirnov distance from uniform over the d − 1
+# shares. For 1000 independent draws it is about .027, the least that one can hope for.
 
 
 # %%
@@ -161,11 +175,12 @@ def distance(log_omega, a):
 
 
 # %% [markdown]
-# The experiment, Figure 2 of the paper: minibatches from .1 % to 50 % of the rows; the posterior
-# above, and a dense one with about 100 observations in each category; 1000 draws after 1000 of
-# burn-in; for each chain the best of the step sizes in the thesis's table B.5.1. To try them all
-# with one compilation, the step size is a schedule: each chain spends 2000 iterations at each, from
-# the smallest to the largest. The two posteriors are two rows of one ω.
+# The experiment is that of Figure 2 of the paper. Minibatches have .1 % to 50 % of the rows. There
+# are two posteriors: the one above, and a dense one with about 100 observations in each category.
+# We take 1000 draws after 1000 of burn-in, and for each chain the best of the step sizes in the
+# thesis's table B.5.1. To try them all with one compilation, the step size is a schedule: each
+# chain spends 2000 iterations at each, from the smallest to the largest. The two posteriors are two
+# rows of one ω.
 
 # %%
 dense = np.repeat(np.arange(10), [112, 119, 92, 98, 95, 96, 102, 92, 91, 103])
@@ -196,7 +211,8 @@ for share in shares:
             n_chains=5,
             keep_log=True,
             seed=1,
-            **quiet,
+            verbose=False,
+            jit=jit,
         )
         log_omega = made.stats["log_omega"].reshape(5, len(steps), each, 2, 10)[:, :, n_iters:]
         if share == 0.01:
@@ -235,15 +251,17 @@ for case, of_case in results.items():
 # sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: the cause is not noise, but
 # its steps near zero. `scir` improves from .13 to .034 as the noise becomes less, and almost
 # reaches the band of independent draws. In the dense posterior, where nothing is near
-# zero, `sgrld` is a little worse than `scir`, most of all with single rows. So far the paper.
+# zero, `sgrld` is a little worse than `scir`, most of all with single rows. These were the results
+# of the paper.
 #
-# `scircv`, which is younger, is within the band or just above it from minibatches of 1 % on (5 % in
-# the dense posterior), and there its best step is 1: two draws in a row have little in common. With
-# minibatches of 1 or 5 rows it does little better than `scir`. It uses control variates for the
-# categories where Var[â]/(a − 1)² ≤ 1, and with so few rows that is the first category of the
-# sparse posterior alone; all others take plain steps. At 1 % it is a close call: .91 for the second
-# and third category, and near 1 for all of the dense posterior, of which the one with 91 rows takes
-# plain steps. What share of the categories used them is in `stats["control_variates"]["omega"]`.
+# `scircv` was proposed later. It is within the band or just above it from minibatches of 1 % on
+# (5 % in the dense posterior), and there its best step is 1: successive draws have little in
+# common. With minibatches of 1 or 5 rows it does little better than `scir`. It uses control
+# variates for the categories where Var[â]/(a − 1)² ≤ 1, and with so few rows that is the first
+# category of the sparse posterior alone; all others take plain steps. With 1 %, many categories are
+# close to this limit: the ratio is .91 for the second and third category of the sparse posterior,
+# and near 1 for all of the dense one, where the category with 91 rows takes plain steps. The share
+# of the categories that used control variates is in `stats["control_variates"]["omega"]`.
 #
 # These step sizes are the best for 1000 draws. The longer the chain, the smaller the best step.
 #
@@ -256,7 +274,7 @@ for case, of_case in results.items():
 #
 # which is 6, or 2.4 for the standard deviation, with h = .1 and minibatches of 1 %. For an error of
 # 10 % in the variance, h = .2 n/N, here .002. As a chain needs some 2/h iterations for each
-# effective draw, that makes ten passes through the data, whatever n. Where this is too dear, the
+# effective draw, that makes ten passes through the data, whatever n. If this is too expensive, the
 # noise itself must become less.
 #
 # That is what `scircv` is for. It knows a, from all rows. If the â of a minibatch is larger than
@@ -289,11 +307,11 @@ for name, x in logs.items():
 #
 # ## Moments in closed form
 #
-# `sgmcmc.moments` has the mean and the variance of θ after M steps: of the process with all rows,
-# of `scir`, and of the two forms of `scircv`. Here is the setting of Barile and Nemeth's Figure 3:
-# a category with 150 of 1000 rows, minibatches of 100, h = .1, and a start at θ = 7.67, far below
-# the mode 149.1. The dots are the variances over many chains of the samplers themselves, which with
-# `positive=("theta",)` return θ in place of ω.
+# `sgmcmc.moments` computes the mean and the variance of θ after M steps: of the process with all
+# rows, of `scir`, and of the two forms of `scircv`. Here is the setting of Barile and Nemeth's
+# Figure 3: a category with 150 of 1000 rows, minibatches of 100, h = .1, and a start at θ = 7.67,
+# far below the mode 149.1. The dots are variances over many chains of the samplers themselves,
+# which with `positive=("theta",)` return θ in place of ω.
 
 # %%
 count, n, h, theta0 = 150, 100, 0.1, 7.67
@@ -301,9 +319,12 @@ n_chains, M = 200 if QUICK else 5000, np.arange(1, 61)
 var_a_hat = moments.a_hat_variance(count, N, n)
 a_hat = moments.a_hat_distribution(alpha, count, N, n)
 forms = {
-    "scir": (sgmcmc.scir, moments.scir_moments, var_a_hat, {}),
-    "scircv, main form": (sgmcmc.scircv, moments.scircv_moments, a_hat, {"form": "main"}),
-    "scircv, alternative form": (sgmcmc.scircv, moments.scircv_moments, a_hat, {}),
+    "scir": (sgmcmc.scir, partial(moments.scir_moments, var_a_hat=var_a_hat)),
+    "scircv, main form": (
+        partial(sgmcmc.scircv, form="main"),
+        partial(moments.scircv_moments, a_hat=a_hat, form="main"),
+    ),
+    "scircv, alternative form": (sgmcmc.scircv, partial(moments.scircv_moments, a_hat=a_hat)),
 }
 
 
@@ -311,9 +332,9 @@ def one_category(params, data):
     return tf.math.log(params["theta"]) * tf.reduce_sum(data["z"])
 
 
-def variances(formula, *arguments, **options):
+def variances(formula):
     return np.array(
-        [formula(theta0, count + alpha, *arguments, h, int(m), **options).variance for m in M]
+        [formula(theta0=theta0, a=count + alpha, h=h, n_steps=int(m)).variance for m in M]
     )
 
 
@@ -323,7 +344,7 @@ axes.axhline(count + alpha, color="0.6", ls="--", lw=1, label="posterior")
 axes.plot(M, process, color="black", label="all rows")
 print("formula (chains), M =     " + "".join(f"{m:16}" for m in (5, 20, 60)))
 print("all rows                  " + "".join(f"{process[m - 1]:16.2f}" for m in (5, 20, 60)))
-for seed, ((name, (sampler, formula, noise, form)), colour) in enumerate(
+for seed, ((name, (sampler, formula)), colour) in enumerate(
     zip(forms.items(), ("tab:blue", "tab:olive", "tab:green"))
 ):
     made = sampler(
@@ -337,13 +358,13 @@ for seed, ((name, (sampler, formula, noise, form)), colour) in enumerate(
         positive=("theta",),
         n_chains=n_chains,
         seed=seed,
-        **form,
-        **quiet,
+        verbose=False,
+        jit=jit,
     )
-    formula, found = variances(formula, noise, **form), made["theta"].var(axis=0, dtype=float)
-    axes.plot(M, formula, color=colour, label=name)
+    theory, found = variances(formula), made["theta"].var(axis=0, dtype=float)
+    axes.plot(M, theory, color=colour, label=name)
     axes.plot(M[4::5], found[4::5], "o", ms=4, color=colour)
-    cells = [f"{formula[m - 1]:.2f} ({found[m - 1]:.1f})" for m in (5, 20, 60)]
+    cells = [f"{theory[m - 1]:.2f} ({found[m - 1]:.1f})" for m in (5, 20, 60)]
     print(f"{name:26}" + "".join(f"{x:>16}" for x in cells))
 axes.set(xlabel="step M", ylabel=r"variance of $\theta_M$")
 axes.set_title(f"Formulas (lines) and {n_chains:,} chains (dots)")
@@ -351,11 +372,11 @@ axes.legend(loc="lower right")
 fig.tight_layout()
 
 # %% [markdown]
-# The samplers follow their formulas: 5000 chains know a variance with a standard error of 2 %.
+# The samplers follow their formulas: with 5000 chains, a variance has a standard error of 2 %.
 # `scir` ends at 207 where 150 is right. Both forms of `scircv` follow the process with all rows,
-# but not in the same way: the main form is the better one on the way from a bad start, and ends 6 %
-# too wide; the alternative form, the default, is nearly as noisy as `scir` in the first steps, and
-# ends within 1 % of the posterior. So it is the one to draw with.
+# but not in the same way. The main form is better on the way from a bad start, and ends 6 % too
+# wide. The alternative form is nearly as noisy as `scir` in the first steps, and ends within 1 % of
+# the posterior. So it is the default.
 #
 # ## Categories that are not observed
 #
@@ -388,9 +409,9 @@ gibbs = np.array(gibbs[len(gibbs) // 10 :])
 
 steps = [0.1] if QUICK else [0.03, 0.1, 0.3, 1.0]
 variants = {
-    "scir": (sgmcmc.scir, {}, "o-"),
-    "scircv": (sgmcmc.scircv, {}, "s:"),
-    "scircv, refreshed": (sgmcmc.scircv, {"refresh_every": 500}, "s-"),
+    "scir": (sgmcmc.scir, "o-"),
+    "scircv": (sgmcmc.scircv, "s:"),
+    "scircv, refreshed": (partial(sgmcmc.scircv, refresh_every=500), "s-"),
 }
 weights = {
     name: [
@@ -405,12 +426,12 @@ weights = {
             burn_in=n_iters,
             n_chains=4,
             seed=5,
-            **options,
-            **quiet,
+            verbose=False,
+            jit=jit,
         )["omega"].reshape(-1, 6)
         for h in steps
     ]
-    for name, (sampler, options, _) in variants.items()
+    for name, (sampler, _) in variants.items()
 }
 
 # %%
@@ -432,7 +453,7 @@ for shift, (name, omega), colour in zip((-0.1, 0.1), shown.items(), ("black", "t
     )
 panels[0].set(xlabel="component", ylabel="weight", title="Means and 95 % intervals")
 panels[0].set(yscale="log", ylim=(1e-7, 1))
-for name, (_, _, style) in variants.items():
+for name, (_, style) in variants.items():
     ratio = [(omega.std(0) / gibbs.std(0))[:4].mean() for omega in weights[name]]
     panels[1].loglog(steps, ratio, style, color=colours[name.split(",")[0]], label=name)
     print(f"{name:18} sd ÷ sd of Gibbs, for h = {steps}: {np.round(ratio, 2)}")
@@ -447,29 +468,29 @@ fig.tight_layout()
 
 # %% [markdown]
 # Plain `scir` is too wide again, even at h = .03 (minibatches are 1 % of 10,000 rows). In such a
-# model a depends on ω: `scircv` measures it where the chain starts, here at equal weights, which is
-# not where the chain goes. `refresh_every=500` has it measure a again every 500 iterations, on all
-# rows, and the draws are right, with a step size ten times as large. (Where all rows are too many,
-# `refresh_size` takes some. Their error adds to the variance, and control variates are only used
-# where it is less than what they take out.)
+# model a depends on ω. `scircv` estimates it where the chain starts, here at equal weights, but the
+# chain moves away from there. With `refresh_every=500` it estimates a again every 500 iterations,
+# on all rows, and the draws are right, with a step size ten times as large. (If all rows are too
+# many, `refresh_size` takes some of them. Their error adds to the variance, and control variates
+# are only used where it is less than the noise that they remove.)
 #
-# With h = 1 they are 7 % too narrow, which is not an effect of noise. Responsibilities are
+# With h = 1 the draws are 7 % too narrow, which is not an effect of noise. Responsibilities are
 # averages. A step uses them in place of components that ought to be random, and the larger the
 # step, the more of that randomness is lost. Let γ be the share of the information that is lost
 # because the components are not known. Then the variance is
 #
 # $$\frac{1 + e^{-h}}{1 + e^{-h} + (1 - e^{-h})\gamma}$$
 #
-# of what it should be, without the noise of minibatches. So the step size causes an error here,
-# as it does not if categories are observed. The error is small with h ≤ .3.
+# of what it should be, without the noise of minibatches. So here the step size itself causes an
+# error, which it does not do if categories are observed. The error is small with h ≤ .3.
 #
 # ## Weights and means
 #
 # If the centres are not known either, they are parameters of the usual kind, for `sgld`. `mixed`
 # runs one chain with a sampler for each parameter, all from the same likelihood and minibatches.
-# And a parameter whose conditional distribution is known can be drawn from it, by a function that
-# `Gibbs` takes: here the precision τ of the centres' prior N(0, 1/τ), which has itself the prior
-# Gamma(1, 1). The data are 10,000 rows from three components.
+# If the conditional distribution of a parameter is known, `Gibbs` takes a function that draws from
+# it. Here that parameter is the precision τ of the centres' prior N(0, 1/τ), which itself has the
+# prior Gamma(1, 1). The data are 10,000 rows from three components.
 
 # %%
 truth = {"omega": np.array([0.6, 0.3, 0.1]), "mu": np.array([-3.0, 0.0, 3.0])}
@@ -506,7 +527,8 @@ made = sgmcmc.mixed(
     burn_in=2 * n_iters,
     n_chains=4,
     seed=6,
-    **quiet,
+    verbose=False,
+    jit=jit,
 )
 print(made.summary())
 expected = np.mean(2.5 / (1 + np.sum(made["mu"] ** 2, axis=-1) / 2))
@@ -514,9 +536,9 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 
 # %% [markdown]
 # The weights and the centres are within two standard deviations of those that made the data, and
-# the mean of τ is what its conditional distribution, Gamma(2.5, 1 + Σμ²/2), says. An `ess` below a
-# hundred for the smallest component's centre is little: in earnest this chain would run ten times
-# as long.
+# the mean of τ is what its conditional distribution, Gamma(2.5, 1 + Σμ²/2), says. The `ess` of the
+# smallest component's centre is below a hundred, which is low: for real use, run the chain ten
+# times as long.
 #
 # ## What to choose
 #
@@ -524,8 +546,8 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 #   minibatch has a count there is no noise.
 # - **The width of the others matters too**: `scircv`, h = .5 or 1 where categories are observed.
 #   Look at `stats["control_variates"]`, the share of the categories that use them: those with less
-#   than about one row a minibatch do not, and have all of the noise, with either sampler. Where
-#   categories are latent, h ≤ .3, with `refresh_every`: a few hundred iterations, so that its
+#   than about one row a minibatch do not, and keep all of the noise, with either sampler. Where
+#   categories are latent, take h ≤ .3, with `refresh_every` a few hundred iterations, so that its
 #   passes through the data cost no more than the minibatches between them.
 # - **Categories with a few rows, or `scir`**: for an error of δ in the variance, take h = 2δ n/N.
 #   Larger minibatches allow for larger steps, and for control variates of more categories.
@@ -533,8 +555,8 @@ print(f"mean of τ, from the draws of mu: {expected:.4f}")
 #
 # ## What can go wrong
 #
-# - **A likelihood that is normalised inside**, such as one of ω/Σω or of a softmax: its derivative
-#   does not yield counts, and is refused. Write it in ω as it is.
+# - **A likelihood that is normalised inside**, such as one of ω/Σω or of a softmax, is refused: its
+#   derivative does not yield counts. Write it in ω as it is.
 # - **Probabilities below 1e-38** are 0 in `float32`, though not in the chain: use `keep_log=True`
 #   where their logarithms matter.
 # - **Several modes.** A mixture whose centres are free has all the troubles of

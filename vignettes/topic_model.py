@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Topics: 3,430 blog posts
 #
-# Latent Dirichlet allocation describes each document by a few topics, and each topic by the words
-# that it likes. Almost all words are improbable in almost all topics: thousands of probabilities
-# that are nearly zero, which is what `scir` was made for. Here we find the topics of the posts of a
-# political blog in 2004, see how well they predict words that were held out, and compare the
+# Latent Dirichlet allocation describes each document by a few topics, and each topic by a
+# distribution over words. Almost all words are improbable in almost all topics, so thousands of
+# probabilities are nearly zero, which is what `scir` was made for. Here we find the topics of the
+# posts of a political blog in 2004, see how well they predict held-out words, and compare the
 # samplers.
 
 # %%
@@ -27,24 +27,33 @@ print(f"{train.shape[0]:,} documents to learn from, {held_out.shape[0]} held out
 print(f"{counts.shape[1]:,} words, {counts.sum():,} tokens")
 
 # %% [markdown]
-# The counts are a sparse matrix of SciPy, a row for each document. `fit_lda` also takes NumPy
-# arrays, and the names of files in the format of UCI's bags of words or of LDA-C.
+# The counts are a SciPy sparse matrix, with a row for each document. `fit_lda` also takes NumPy
+# arrays, and the names of files in UCI's bag-of-words format or in that of LDA-C.
 #
-# ## One line
+# ## One call
 #
-# In each iteration, the topics of all tokens in 50 documents are drawn by Gibbs sampling, in
-# compiled code, and their expected counts move the topics.
+# Each iteration draws the topics of all tokens in 50 documents by Gibbs sampling, in compiled code.
+# It then moves the word probabilities of the topics according to the expected counts.
 
 # %%
-more = {"n_iters": n_iters, "burn_in": 0, "thin": n_iters // 20, "verbose": False}
-model = sgmcmc.fit_lda(counts=train, vocab=vocab, n_topics=n_topics, seed=0, **more)
+thin = n_iters // 20
+model = sgmcmc.fit_lda(
+    counts=train,
+    vocab=vocab,
+    n_topics=n_topics,
+    n_iters=n_iters,
+    burn_in=0,
+    thin=thin,
+    seed=0,
+    verbose=False,
+)
 print(model)
 
 # %% [markdown]
-# One draw of the topics in 40 is kept, as each has 50 × 6,906 numbers; the first ones, too, because
-# we want to see how the topics form. The priors are `alpha`, of the topics in a document, and
-# `beta`, of the words in a topic: .1 by default. For the comparison below, more seeds, and the
-# other samplers:
+# We keep every 40th draw of the topics, as each has 50 × 6,906 numbers. There is no burn-in, as we
+# want to see how the topics form. The Dirichlet priors have the parameters `alpha`, for the topics
+# in a document, and `beta`, for the words in a topic. Both are .1 by default. For the comparison
+# below, we fit the model with more seeds and with the other samplers:
 
 
 # %%
@@ -52,16 +61,24 @@ models = {"scir": [model], "scircv": [], "sgrld": []}
 for name, fits in models.items():
     for seed in range(len(fits), seeds):
         fit = sgmcmc.fit_lda(
-            counts=train, vocab=vocab, n_topics=n_topics, sampler=name, seed=seed, **more
+            counts=train,
+            vocab=vocab,
+            n_topics=n_topics,
+            sampler=name,
+            n_iters=n_iters,
+            burn_in=0,
+            thin=thin,
+            seed=seed,
+            verbose=False,
         )
         fits.append(fit)
 
 # %% [markdown]
 # ## Do the topics make sense?
 #
-# The most probable words of the topics that these documents have most of. The primaries, polls,
-# elections to the House and the Senate, the war in Iraq: a reader of 2004 would know what the posts
-# are about.
+# Here are the most probable words of the twelve topics with the largest share of these documents.
+# The primaries, polls, elections to the House and the Senate, the war in Iraq: a reader of 2004
+# would know what the posts are about.
 
 # %%
 proportions = model.topics(train)
@@ -71,8 +88,8 @@ for k in common:
     print(f"{proportions[:, k].mean():5.1%}  {' '.join(top[k])}")
 
 # %% [markdown]
-# `model.topics` gives the expected proportions of topics in any documents, new ones among them.
-# Here is one that was not used to fit, by its most frequent words and its largest topics.
+# `model.topics` gives the expected proportions of topics in any documents, new ones included.
+# Here are the most frequent words and the largest topics of a held-out document.
 
 # %%
 new = held_out[[0]]
@@ -85,22 +102,29 @@ for k in np.argsort(-shares)[:3]:
 # %% [markdown]
 # ## How well do they predict?
 #
-# Of each held-out document half of the tokens are shown to the model, which then predicts the rest:
-# perplexity is exp(−mean log p), what the number of equally probable words would be. Probabilities
-# are averaged over draws before the logarithm is taken. The curves are of five seeds for each
-# sampler, by all draws so far; below are the perplexities of the later half of the draws alone.
+# The model sees half of the tokens of each held-out document, and predicts the rest. Perplexity is
+# exp(−mean log p): guessing among M equally probable words has the perplexity M. Probabilities are
+# averaged over draws before the logarithm is taken. The curves show five seeds for each sampler,
+# with all draws so far. The numbers below are for the later half of the draws alone.
 
 
 # %%
 def later(model):
     """The model without the first half of its draws."""
     phi = model.draws["phi"]
-    draws = sgmcmc.Draws({"phi": phi[len(phi) // 2 :]}, {}, model.draws.settings)
-    return sgmcmc.TopicModel(draws, model.vocab, model.alpha, model.n_burn_in, model.n_samples)
+    draws = sgmcmc.Draws(
+        values={"phi": phi[len(phi) // 2 :]}, stats={}, settings=model.draws.settings
+    )
+    return sgmcmc.TopicModel(
+        draws=draws,
+        vocab=model.vocab,
+        alpha=model.alpha,
+        n_burn_in=model.n_burn_in,
+        n_samples=model.n_samples,
+    )
 
 
 fig, axes = plt.subplots(figsize=(7, 4.5))
-thin = n_iters // 20
 for (name, fits), colour in zip(models.items(), ("tab:blue", "tab:green", "tab:orange")):
     for i, each in enumerate(fits):
         curve = each.perplexities(held_out)
@@ -116,16 +140,16 @@ axes.legend()
 fig.tight_layout()
 
 # %% [markdown]
-# `sgrld` sets out faster and ends 3 % higher than `scir`, whatever the seeds. `scircv` does what
-# `scir` does, from 60 % more documents, as it goes through all of them after every 100 iterations,
-# and it counts each minibatch twice, at the chain's topics and at those of the last renewal:
-# control variates from expected counts at the chain's own topics would hold it where it was. With
-# 50 documents in a minibatch, one word in two hundred is frequent enough in a topic for control
-# variates. They are for parameters that many rows tell of. And to leave out the first half of the
+# `sgrld` is faster at first and ends 3 % higher than `scir`, whatever the seed. `scircv` predicts
+# like `scir`, but uses 60 % more documents, as it goes through all of them every 100 iterations. It
+# also counts each minibatch twice, at the chain's topics and at those of the last renewal. (With
+# control variates from expected counts at the chain's own topics, the chain would stay where it
+# was.) With 50 documents in a minibatch, one word in two hundred is frequent enough in a topic for
+# control variates. They are for parameters that many rows inform. Leaving out the first half of the
 # draws makes little difference, as the average of twice as many draws predicts better.
 #
-# How low could it be? With the same priors, and another tenth of the documents held out, a
-# collapsed Gibbs sampler in C that goes 400 times through all documents reaches a perplexity of
-# 1,553, `scir` with 2,000 minibatches of 100 documents 1,593, and `sgrld` 1,664
-# (`python -m benchmarks simplex`). KOS is small enough for such sweeps: they took a tenth of the
-# time. `fit_lda` is for corpora that are not.
+# How low can the perplexity be? With the same priors, and another tenth of the documents held out,
+# a collapsed Gibbs sampler in C reaches 1,553 after 400 sweeps over all documents. `scir` reaches
+# 1,593 with 2,000 minibatches of 100 documents, and `sgrld` 1,664 (`python -m benchmarks simplex`).
+# KOS is small enough for such sweeps: they took a tenth of the time. `fit_lda` is for corpora that
+# are too large for them.

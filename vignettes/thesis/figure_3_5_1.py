@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Figure 3.5.1: control variates pay with large data
 #
-# The logistic regression of figure 4.5.1, on 1 %, 10 % and all of the data: the mean log predictive
-# density of 10,000 test rows, at every tenth iteration, against time. The time of `sgld` includes
-# its burn-in, that of `sgldcv` includes finding its centre. Both have minibatches of 500. The
-# thesis's third method, SAGA, is not in the package yet.
+# The model is the logistic regression of figure 4.5.1, on 1 %, 10 % and all of the data. The figure
+# shows the mean log predictive density of 10,000 test rows, at every tenth iteration, against time.
+# The time of `sgld` includes its burn-in, that of `sgldcv` includes finding its centre. Both have
+# minibatches of 500. The thesis's third method, SAGA, is not in the package yet.
 
 # %%
 import time
@@ -18,7 +18,7 @@ from setting import COLOURS, QUICK
 THESIS = {0.01: 5e-4, 0.1: 5e-5, 1: 5e-6}  # step sizes by the share of the data, table A.3.2
 if QUICK:
     THESIS = {0.01: 5e-4}
-FACTORS = (1,) if QUICK else (0.2, 0.5, 1, 2)  # of them, tried for each method
+FACTORS = (1,) if QUICK else (0.2, 0.5, 1, 2)  # multiples of them, tried for each method
 burn_in, n_iters = (20, 50) if QUICK else (10_000, 20_000)
 
 train, test = setting.covertype(seed=1)
@@ -29,19 +29,19 @@ rng = np.random.default_rng(1)
 start = {"beta": rng.standard_normal(54), "bias": rng.standard_normal()}
 
 # %% [markdown]
-# There are two ways to a centre. One is the package's search for the mode, on all data. The other
-# is to begin with plain `sgld` and to centre on the mean of draws 5,001 to 10,000: the cost is one
-# burn-in and one pass through the data. The thesis's way, stochastic gradient ascent, costs as much
-# as the second.
+# There are two ways to find a centre. One is the package's search for the mode, on all data. The
+# other is to run plain `sgld` first and to centre on the mean of draws 5,001 to 10,000: the cost is
+# one burn-in and one pass through the data. The thesis uses stochastic gradient ascent, which costs
+# as much as the second way.
 
 
 # %%
 def setup(method, data, stepsize, **more):
     return setting.sampler(f"{method}_setup")(
-        setting.summed(setting.logistic),
-        data,
-        start,
-        stepsize,
+        log_lik=setting.summed(setting.logistic),
+        dataset=data,
+        params=start,
+        stepsize=stepsize,
         log_prior=setting.laplace,
         minibatch_size=500,
         seed=1,
@@ -56,13 +56,13 @@ def timed(function, *arguments, **more):
 
 # %% [markdown]
 # A chain is timed without test function and without compilation, which takes about as long for all
-# methods. Making the sampler is part of the time: tracing the model, and for `sgldcv` the search,
-# if there is one, and the pass through all rows.
+# methods. Making the sampler is part of the time. This traces the model; for `sgldcv` it includes
+# the search, if there is one, and the pass through all rows.
 
 
 # %%
 def predictive(sampler):
-    """Of validation and test rows, at every tenth iteration."""
+    """Return mean log densities of validation and test rows, at every tenth iteration."""
     rows = {"validation": validation, "test": test}
     track = {k: lambda params, rows=v: setting.logistic(params, rows) for k, v in rows.items()}
     draws = sgmcmc.run(sampler, n_iters, thin=10, keep=[], track=track, verbose=False)
@@ -70,7 +70,7 @@ def predictive(sampler):
 
 
 def tuned(method, data, guess, **more):
-    """The factor whose later draws predict validation rows best, and the curve of test rows."""
+    """Return the step size whose later draws predict validation rows best, and its test curve."""
     curves = {f: predictive(setup(method, data, f * guess, **more)) for f in FACTORS}
     best = max(curves, key=lambda f: curves[f][0][burn_in // 10 :].mean())
     return best * guess, curves[best][1]
@@ -83,7 +83,7 @@ def seconds_a_step(method, data, stepsize, **more):
 
 
 def compare(share):
-    """(method, step size, seconds before the chain, seconds a step, curve) of three methods."""
+    """Yield (name, step size, seconds before the chain, seconds a step, curve) by method."""
     data = {k: v[: int(share * len(v))] for k, v in train.items()}
     guess = THESIS[share]
 
@@ -148,12 +148,12 @@ setting.save(figure, "figure_3_5_1")
 # %% [markdown]
 # ## What comes out
 #
-# A dot is where a chain begins. With 5,610 rows there is little to choose: the posterior is wide,
-# and draws differ by that more than by the noise of gradients. With more rows the posterior becomes
-# narrow, the draws of `sgldcv` come together and predict better; those of `sgld` do so far less, as
-# the noise of its gradients does not shrink with the posterior. That is what the thesis found. The
-# search for the mode takes longer than a burn-in, but the chain then begins where it belongs; from
-# a centre that `sgld` has found, it has some way to go.
+# A dot is where a chain begins. With 5,610 rows the methods hardly differ: the posterior is wide,
+# and its width matters more than the noise of gradients. With more rows the posterior becomes
+# narrow, and the draws of `sgldcv` come together and predict better. Those of `sgld` do so far
+# less, as the noise of its gradients does not shrink with the posterior. That is what the thesis
+# found. The search for the mode takes longer than a burn-in, but the chain then begins at the mode;
+# from a centre that `sgld` has found, it has some way to go.
 #
 # The mean and the standard deviation in the table are over the draws after the first 10,000
 # iterations.

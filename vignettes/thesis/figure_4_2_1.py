@@ -2,10 +2,10 @@
 # # Figure 4.2.1: Gaussian data of growing size
 #
 # $x_i \sim N(\theta, 1)$ with $\theta \sim N(0, 10)$, sampled by `sgldcv` and by NUTS, for $N$ from
-# $10^3$ to $10^6$. The model is so simple that the posterior is known; what the figure asks is when
-# minibatches begin to pay. The thesis compares with Stan, of whose NUTS we take the implementation
-# in TensorFlow Probability. Both are compiled anew in each run, and that is part of the time, as in
-# the thesis.
+# $10^3$ to $10^6$. The model is so simple that the posterior is known. The question is for which
+# $N$ minibatches begin to pay. The thesis compares with the NUTS of Stan, we with that of
+# TensorFlow Probability. Both methods are compiled anew in each run, and that is part of the time,
+# as in the thesis.
 
 # %%
 import time
@@ -57,10 +57,10 @@ def divergence(draws, x):
 
 def sgldcv(x, stepsize, seed):
     return setting.sampler("sgldcv")(
-        log_lik,
-        {"x": x},
-        {"theta": 0.0},
-        stepsize,
+        log_lik=log_lik,
+        dataset={"x": x},
+        params={"theta": 0.0},
+        stepsize=stepsize,
         log_prior=log_prior,
         minibatch_size=1_000 if len(x) < 500_000 else 5_000,
         n_iters=n_iters,
@@ -75,7 +75,14 @@ def nuts(x, seed):
     def log_posterior(theta):
         return log_lik({"theta": theta}, data) + log_prior({"theta": theta})
 
-    return setting.nuts(log_posterior, 0.0, n_iters, n_iters, len(x) ** -0.5, seed=(seed, len(x)))
+    return setting.nuts(
+        log_posterior,
+        starts=0.0,
+        n_iters=n_iters,
+        n_adapt=n_iters,
+        step_size=len(x) ** -0.5,
+        seed=(seed, len(x)),
+    )
 
 
 METHODS = {
@@ -86,9 +93,9 @@ METHODS = {
 TIMED = ("NUTS", "sgldcv")
 
 # %% [markdown]
-# NUTS starts at 0 like `sgldcv`, with the step size $N^{-1/2}$ before it adapts; it computes in
-# double precision, as Stan does. Each method runs once on the smallest data before the clock
-# starts: that loads the compilers.
+# NUTS starts at 0 like `sgldcv`, with the step size $N^{-1/2}$ before it adapts. It computes in
+# double precision, as Stan does. Each method first runs once on the smallest data, without being
+# timed, to load the compilers.
 
 # %%
 kl = {method: [] for method in METHODS}
@@ -138,12 +145,12 @@ setting.save(figure, "figure_4_2_1")
 # ## What comes out
 #
 # As in the thesis, NUTS takes longer the more data there are, since each of its steps looks at all
-# of them, while the time of `sgldcv` hardly changes, and the divergence of `sgldcv` falls.
+# of them. The time of `sgldcv` hardly changes, and its divergence falls.
 #
-# But it is not N that makes it fall. In this model control variates cancel the noise of the
+# But N is not the cause of this fall. In this model control variates cancel the noise of the
 # gradient altogether, so that the only bias is that of a finite step: the variance is too large by
-# $1/(1 - \varepsilon N/4)$, at most 14 % here, which is a divergence of .004. The rest is that
-# draws are correlated. The thesis's step sizes shrink more slowly than 1/N, so the larger N, the
-# larger is the step beside the posterior: a thousand draws are worth some 8 independent ones at $N
-# = 10^3$, and 140 at $5\cdot 10^5$. With ε = 0.5/N throughout, the dotted line, the divergence is
-# the same for all N, a few times that of NUTS.
+# the factor $1/(1 - \varepsilon N/4)$, at most 14 % here, which is a divergence of .004. The rest
+# comes from the correlation of the draws. The thesis's step sizes shrink more slowly than 1/N, so
+# the step grows with N relative to the posterior variance: a thousand draws are worth some 8
+# independent ones at $N = 10^3$, and 140 at $5\cdot 10^5$. With ε = 0.5/N throughout, the dotted
+# line, the divergence is the same for all N, a few times that of NUTS.

@@ -8,8 +8,8 @@
 #
 # The thesis's text has the components at $(0, 0)$ and $(.1, .1)$; the code of its simulations
 # (github.com/jackcbaker/sgmcmc-simulations, `Code/gaussMix.R`) has them at $(0, 0)$ and $(.5, .5)$.
-# That matters, so here are both: `figure_4_6_1.png` and `figure_4_6_1_apart.png`. They also differ
-# in the step size of `sgnhtcv`: 3e-3 in the text, 1e-3 in the code. The table has both, the
+# That matters, so we draw both: `figure_4_6_1.png` and `figure_4_6_1_apart.png`. Text and code also
+# differ in the step size of `sgnhtcv`: 3e-3 in the text, 1e-3 in the code. The table has both, the
 # pictures have that of the code.
 
 # %%
@@ -30,7 +30,7 @@ PRINTED = {  # in the thesis's text
     "sghmccv": 1.5e-3,
     "sgnhtcv": 3e-3,
 }
-IN_CODE = {"sgnhtcv": 1e-3}  # where the code of its simulations has another one
+IN_CODE = {"sgnhtcv": 1e-3}  # in the code of its simulations, if different
 RETUNED = {
     "sgld": 1e-3,
     "sghmc": 2e-5,
@@ -52,7 +52,7 @@ def data(second):
 # %% [markdown]
 # ## The model
 #
-# Constants left out. The same function serves NUTS, whose chains are leading axes of $\theta$.
+# Constants are left out. NUTS uses the same function, with its chains as leading axes of $\theta$.
 
 
 # %%
@@ -69,10 +69,10 @@ def log_prior(params):
 # %% [markdown]
 # ## The truth
 #
-# Eight chains of NUTS. They are judged by R̂, by their effective sample size, and by the symmetry
-# that we know: the draws of $\theta_1$ and those of $\theta_2$ have one distribution. As they do,
-# both are taken as draws of $\theta_1$, which makes the truth exactly symmetric. The samplers get
-# no such help.
+# The reference is eight chains of NUTS. We check them by R̂, by their effective sample size, and by
+# the symmetry: $\theta_1$ and $\theta_2$ have the same distribution. For this reason we take the
+# draws of both as draws of $\theta_1$, which makes the reference exactly symmetric. We do not do
+# this for the samplers.
 
 
 # %%
@@ -84,8 +84,17 @@ def truth(X):
         return tf.reduce_sum(log_p(params, {"X": tf.constant(X)}), axis=-1) + log_prior(params)
 
     starts = np.random.default_rng(0).standard_normal((chains, 4))
-    theta = setting.nuts(log_posterior, starts, n_iters, n_iters // 10, 0.1, seed=(1, 0))
-    found = Draws({"theta": theta.swapaxes(0, 1)}, {}, {"n_chains": chains}).summary()
+    theta = setting.nuts(
+        log_posterior,
+        starts=starts,
+        n_iters=n_iters,
+        n_adapt=n_iters // 10,
+        step_size=0.1,
+        seed=(1, 0),
+    )
+    found = Draws(
+        values={"theta": theta.swapaxes(0, 1)}, stats={}, settings={"n_chains": chains}
+    ).summary()
     print(found)
     theta1, theta2 = theta.reshape(-1, 4)[:, :2], theta.reshape(-1, 4)[:, 2:]
     print("KS distance between theta1 and theta2:", distances(theta1, theta2).round(3))
@@ -93,39 +102,41 @@ def truth(X):
 
 
 def distances(draws, reference):
-    """Kolmogorov and Smirnov's, by coordinate."""
+    """Return the Kolmogorov-Smirnov distance of each coordinate."""
     return np.array([ks_2samp(x, y).statistic for x, y in zip(draws.T, reference.T)])
 
 
 # %% [markdown]
 # ## The samplers
 #
-# Minibatches of 100 and starts from a standard normal. Plain samplers run for 10,000 iterations
-# after as many of burn-in, `sghmc` for 2,000 after 2,000; those with control variates search for
-# the mode from the same starts and run without burn-in.
+# Minibatches have 100 rows, and starts are drawn from a standard normal. Plain samplers run for
+# 10,000 iterations after a burn-in of as many, `sghmc` for 2,000 after 2,000. Those with control
+# variates search for the mode from the same starts and run without burn-in.
 
 
 # %%
 def theta1(name, X, stepsize, seed):
     rng = np.random.default_rng(seed)
     search = {"opt_stepsize": 5e-5, "n_iters_opt": 100 if QUICK else 10_000} if name in CV else {}
+    n_iters, burn_in = setting.lengths(name)
     return setting.sampler(name)(
-        setting.summed(log_p),
-        {"X": X},
-        {"theta1": rng.standard_normal(2), "theta2": rng.standard_normal(2)},
-        stepsize,
+        log_lik=setting.summed(log_p),
+        dataset={"X": X},
+        params={"theta1": rng.standard_normal(2), "theta2": rng.standard_normal(2)},
+        stepsize=stepsize,
         log_prior=log_prior,
         minibatch_size=100,
+        n_iters=n_iters,
+        burn_in=burn_in,
         seed=seed,
         **search,
-        **setting.lengths(name),
     )["theta1"]
 
 
 # %% [markdown]
-# To see whether both halves of the posterior are visited, cut it in two through its centre, across
-# its longest axis. NUTS spends half of its draws on either side. A sampler that is stuck has a
-# larger half of 1.
+# To see whether a sampler visits both halves of the posterior, we cut it in two through its centre,
+# across its longest axis. NUTS has half of its draws on either side. If a sampler is stuck, the
+# share of the larger half is 1.
 
 
 # %%
@@ -137,7 +148,7 @@ def larger_half(draws, reference):
 
 
 def judged(name, X, stepsize, reference):
-    """Cells of the table, and the draws of the first seed."""
+    """Return a row's cells of the table, and the draws of the first seed."""
     found, diverged, first = [], 0, None
     for seed in SEEDS:
         try:
@@ -207,26 +218,26 @@ for name, second in list(PICTURES.items())[: 1 if QUICK else 2]:
 # %% [markdown]
 # ## What comes out
 #
-# **Components at (.1, .1)**, as in the thesis's text: the posterior is one broad hump with a flat
-# top, and there are no two modes to find. What the thesis says of its figure, which tells of two
-# components that some samplers find and others do not, fits **components at (.5, .5)**, as in its
-# code: there the posterior has two modes. On both, the findings are the thesis's.
+# With **components at (.1, .1)**, as in the thesis's text, the posterior is one broad hump with a
+# flat top, and there are no two modes to find. The thesis says that some samplers find both
+# components and others do not. This fits **components at (.5, .5)**, as in its code: there the
+# posterior has two modes. On both posteriors we find what the thesis found.
 #
-# - `sgld` visits both halves evenly, and spreads too widely. With a fifth of the step it does not
-#   on the hump, but goes less evenly from mode to mode.
+# - `sgld` visits both halves evenly, and spreads too widely. With a fifth of the step it has the
+#   right width on the hump, but visits the two modes less evenly.
 #
-# - `sghmc` does the same once it is retuned. At the thesis's step it is far too hot: the R package
-#   draws the momentum anew at each iteration, which acts as friction, while here the friction
-#   `alpha=0.01` is alone in taking out the heat that the noise of the gradients brings in.
+# - `sghmc` does the same once it is retuned. At the thesis's step it is far too hot. The R package
+#   draws the momentum anew at each iteration, which acts as friction. Here only the friction
+#   `alpha=0.01` takes out the heat that the noise of the gradients brings in.
 #
 # - `sgnht` collapses into one half, at the thesis's step size. With a hundredth of it, it explores
-#   the hump but does not leave the mode that it found first.
+#   the hump, but does not leave the mode that it found first.
 #
 # - `sgldcv` diverges at the thesis's step size: the curvature along $\theta_1 + \theta_2$ is about
 #   500, and Langevin dynamics with all parameters moving at once are stable below $4/500$. The R
 #   package moves $\theta_1$ and then $\theta_2$, which is stable here.
 #
-# - All three with control variates prefer the mode on which they are centred. The noise of their
-#   gradients is larger the farther they are from it, and acts as heat that drives them back; the
-#   larger the step, the more so (see `sgnhtcv`). Where the modes are apart they spend some 80 to 90
-#   % of their draws in their own.
+# - All three samplers with control variates prefer the mode on which they are centred. The noise of
+#   their gradients grows with the distance from it, and acts as heat that drives them back. The
+#   larger the step, the stronger this effect (see `sgnhtcv`). If the modes are apart, some 80 to
+#   90 % of their draws are in the mode of their centre.

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Figure 4.6.2: six samplers on logistic regression
 #
-# The model and data of figure 4.5.1. Plain samplers start from a standard normal and run for 10,000
-# iterations after as many of burn-in; `sghmc` for 2,000 after 2,000, as each of its iterations
-# takes five minibatches. Those with control variates make 10,000 iterations of stochastic ascent
-# from the same start, then search for the mode on all data, and run without burn-in.
+# The model and data are those of figure 4.5.1. Plain samplers start from a standard normal and run
+# for 10,000 iterations after a burn-in of as many; `sghmc` for 2,000 after 2,000, as each of its
+# iterations takes five minibatches. Those with control variates make 10,000 iterations of
+# stochastic ascent from the same start, then search for the mode on all data, and run without
+# burn-in.
 
 # %%
 import matplotlib.pyplot as plt
@@ -25,9 +26,10 @@ RETUNED = {"sghmc": 1e-7, "sgldcv": 5e-6}
 train, test = setting.covertype(seed=1)
 
 # %% [markdown]
-# ## The yardstick
+# ## The reference
 #
-# The mode on all training data, found by SciPy's L-BFGS in double precision, and its log loss.
+# We compare with the log loss of the mode. SciPy's L-BFGS finds it on all training data, in double
+# precision.
 
 
 # %%
@@ -50,13 +52,13 @@ best = optimum()
 # %% [markdown]
 # ## The samplers
 #
-# At the thesis's step sizes, and at other ones where those do not fit:
+# They run with the thesis's step sizes, and with other ones where those do not suit:
 #
 # - `sgldcv`: $10^{-5}$ is above the limit of stability, $9.7\cdot 10^{-6}$ (see figure 4.5.1).
 # - `sghmc`: the R package draws the momentum anew at each iteration, which acts as friction, and
 #   takes out the heat that the noise of the gradients brings in. Here the momentum is carried over,
-#   as it has to be for the right posterior, and friction is `alpha=0.01` alone; heat then grows
-#   like ε/α.
+#   as it has to be for the right posterior, and the only friction is `alpha=0.01`. The heat then
+#   grows as ε/α.
 
 # %%
 rng = np.random.default_rng(1)
@@ -93,9 +95,9 @@ setting.save(figure, "figure_4_6_2")
 # As in the thesis, control variates give the better predictions, and chains that vary far less.
 # Their mean predictions are within .0001 of the mode's where the step is stable, those of the plain
 # samplers within .0005. Unlike in the thesis, `sgldcv` needs no longer burn-in than the others: its
-# chain begins at the mode, to which the search on all data went on from where the ascent had come.
+# chain begins at the mode, as a search on all data follows the ascent.
 #
-# That plain samplers predict so well hides how far they are from the posterior: the temperature of
-# their coefficients should be 1, and is 9 to 300. They spread too widely in directions that matter
-# little to predictions. With minibatches of 500 out of 571,012 rows, that is what the noise of the
-# gradients does, and what control variates are for.
+# The good predictions of plain samplers hide how far they are from the posterior: the temperature
+# of their coefficients should be 1, and is 9 to 300. They spread too widely in directions that
+# matter little to predictions. With minibatches of 500 out of 571,012 rows, that is the effect of
+# the noise of the gradients, and the reason for control variates.

@@ -1,13 +1,14 @@
 # %% [markdown]
 # # Figure 4.6.3: a Bayesian neural network
 #
-# Images of digits, 784 pixels each, and a network of 100 hidden units: $p(y_i) = \sigma(\sigma(x_iB
-# + b)A + a)$, where $\sigma$ is the softmax *in both layers*, as in the thesis. All weights have a
-# normal prior, whose precision λ, one for each of A, B, a and b, has a Gamma(1, 1) prior. The
-# samplers see log λ, with the Jacobian in the prior, so that λ cannot become negative.
+# The data are images of digits, with 784 pixels each. The network has 100 hidden units: $p(y_i) =
+# \sigma(\sigma(x_iB + b)A + a)$, where $\sigma$ is the softmax *in both layers*, as in the thesis.
+# All weights have a normal prior, whose precision λ, one for each of A, B, a and b, has a
+# Gamma(1, 1) prior. The samplers see log λ, with the Jacobian in the prior, so that λ cannot become
+# negative.
 #
-# The chain has 79,514 parameters. None of them is kept: what is kept is the probability of each
-# test image's own digit at every tenth iteration, which is all that log losses need.
+# The chain has 79,514 parameters. None of them is kept. We only keep the probability of each test
+# image's own digit at every tenth iteration, which is all that log losses need.
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,15 +53,18 @@ start = {name: rng.standard_normal(shape, np.float32) for name, shape in SHAPES.
 start["log_precision"] = {name: np.float32(np.log(rng.gamma(1))) for name in SHAPES}
 
 # %% [markdown]
-# ## Climbing
+# ## The optimiser
 #
-# For two things we need an optimiser: the centre of the control variates, and a network to compare
-# with. This one is a compiled loop over random minibatches of 500.
+# We need an optimiser for the centre of the control variates, and for a network to compare with.
+# This one is a compiled loop over random minibatches of 500.
 
 
 # %%
 def climb(objective, rule, x, n_iters):
-    """Maximise objective(x, minibatch): rule(t, g, m, v) returns the step for gradient g, m, v."""
+    """Maximise objective(x, minibatch).
+
+    rule(t, g, m, v) returns the step for the gradient g, and the new averages m and v.
+    """
     data = {k: tf.constant(v) for k, v in train.items()}
 
     def body(t, x, m, v):
@@ -94,10 +98,10 @@ def adam(rate):
 # %% [markdown]
 # **The centre** is where 10,000 minibatches of stochastic gradient ascent lead from the random
 # start, with the step $3\cdot 10^{-5}$, as in the thesis. The package's own search would go on from
-# there to the joint mode, and that is no place to be: at B = 0, with the precision of B at its most
-# probable, 39,201. The prior density is there some $e^{400\,000}$ times that of weights as the
-# prior draws them, and the likelihood of all images can make up for no more than $55\,000\log 10 =
-# 127\,000$ of these 400,000.
+# there to the joint mode, at B = 0, with the precision of B at its most probable, 39,201. That is a
+# bad centre. The prior density there is some $e^{400\,000}$ times that of weights drawn from the
+# prior, and the likelihood of all images can make up for no more than $55\,000\log 10 = 127\,000$
+# of these 400,000.
 
 
 # %%
@@ -151,8 +155,8 @@ print(f"log loss of the test set at the centre: {log_loss(centre, test):.4f}")
 # %% [markdown]
 # ## The samplers
 #
-# As many iterations as in figure 4.6.2. Two step sizes were retuned, on the 5,000 validation
-# images, for the reason given there: heat.
+# They run for as many iterations as in figure 4.6.2. Two step sizes were retuned, on the 5,000
+# validation images, because of the heat described there.
 
 
 # %%
@@ -186,12 +190,12 @@ setting.save(figure, "figure_4_6_3")
 # %% [markdown]
 # ## What comes out
 #
-# Each sampler's mean prediction is better than the network that Adam found, most of them by far,
-# while nearly all single draws are worse: many networks, each somewhat off, predict better together
-# than the best one. `sgnht` is the best of the plain samplers, as in the thesis.
+# Each sampler's mean prediction is better than that of the network that Adam found, most of them by
+# far. But nearly all single draws are worse: many networks, each somewhat off, predict better
+# together than the best one. `sgnht` is the best of the plain samplers, as in the thesis.
 #
 # Control variates help less than in the thesis. Single draws of `sgldcv` are better than those of
-# `sgld`, those of `sghmccv` better than those of `sghmc`; but in the mean of draws, which the
-# thesis does not show, `sgnht` is better than `sgnhtcv`, whose ε is a tenth. All these chains are
-# still on their way: log losses fall to the last iteration, and a control variate is of use only
-# near the centre.
+# `sgld`, those of `sghmccv` better than those of `sghmc`. But in the mean of draws, which the
+# thesis does not show, `sgnht` is better than `sgnhtcv`, whose ε is a tenth. None of these chains
+# is stationary: log losses fall to the last iteration, and control variates help only near the
+# centre.

@@ -1,4 +1,4 @@
-"""What the figures share: models, data, lengths of runs, tables, and how pictures look."""
+"""Shared by the figures: models, data, lengths of runs, tables, and the style of pictures."""
 
 import io
 import os
@@ -44,36 +44,36 @@ plt.rcParams.update(
 
 
 def sampler(name):
-    """A function of the package, silent; with the thermostat rate of the thesis."""
+    """Return a sampler of the package, without output and with the thesis's thermostat rate."""
     rate = {"thermostat_rate": "stepsize"} if "sgnht" in name else {}
     return partial(getattr(sgmcmc, name), verbose=False, jit=not QUICK, **rate)
 
 
 def lengths(name):
-    """Section 4.6's: a fifth for SGHMC, whose iterations take five minibatches."""
+    """Return n_iters and burn_in of section 4.6. SGHMC, with five minibatches each, has a fifth."""
     n = 20 if QUICK else 2_000 if "sghmc" in name else 10_000
-    return {"n_iters": n, "burn_in": 0 if name in CV else n}
+    return n, 0 if name in CV else n
 
 
 class Run(NamedTuple):
-    """What the draws of a sampler say of test rows."""
+    """How well the draws of a sampler predict test rows."""
 
     name: str
     stepsize: float
-    single: np.ndarray  # log loss of each tenth draw
+    single: np.ndarray  # log loss of every tenth draw
     mean: np.ndarray  # log loss of the mean prediction of the draws so far
     temperature: dict
     seconds: float
 
     def plot(self, axis, losses):
-        """Against the thousands of minibatches seen."""
+        """Plot losses against the thousands of minibatches seen."""
         thousands = np.arange(1, len(losses) + 1) * (0.05 if "sghmc" in self.name else 0.01)
         axis.plot(thousands, losses, color=COLOURS[self.name], lw=1, label=self.name)
         axis.set(xlabel="minibatches seen, thousands")
 
 
 def runs(printed, retuned, **model):
-    """Each sampler with the thesis's step size, and with another where that one does not fit."""
+    """Run each sampler with the thesis's step size, and with a retuned one if there is one."""
     both = [
         (name, stepsize)
         for name in (*PLAIN, *CV)
@@ -84,28 +84,30 @@ def runs(printed, retuned, **model):
 
 
 def run(name, stepsize, log_p, log_prior, train, test, start, search):
-    """As in sections 4.6.2 and 4.6.3; `search` is how the centre is found, where there is one."""
+    """Run as in sections 4.6.2 and 4.6.3; `search` has the arguments that find the centre."""
+    n_iters, burn_in = lengths(name)
     began = time.perf_counter()
     draws = sampler(name)(
-        summed(log_p),
-        train,
-        start,
-        stepsize,
+        log_lik=summed(log_p),
+        dataset=train,
+        params=start,
+        stepsize=stepsize,
         log_prior=log_prior,
         minibatch_size=500,
+        n_iters=n_iters,
+        burn_in=burn_in,
         thin=10,
         keep=[],
         track={"log_p": lambda params: log_p(params, test)},
         seed=1,
         **(search if name in CV else {}),
-        **lengths(name),
     )
     seconds, temperature = time.perf_counter() - began, draws.stats.get("temperature", {})
     return Run(name, stepsize, *losses(draws["log_p"]), temperature, seconds)
 
 
 def nuts(log_density, starts, n_iters, n_adapt, step_size, seed):
-    """Draws (n_iters, *starts.shape) of TFP's NUTS in double precision, compiled by XLA."""
+    """Return draws (n_iters, *starts.shape) of TFP's NUTS, in double precision and with XLA."""
     kernel = tfp.mcmc.DualAveragingStepSizeAdaptation(
         tfp.mcmc.NoUTurnSampler(log_density, step_size=np.float64(step_size)),
         num_adaptation_steps=n_adapt,
@@ -128,23 +130,23 @@ def nuts(log_density, starts, n_iters, n_adapt, step_size, seed):
 
 
 def summed(log_p):
-    """The log likelihood that the samplers want."""
+    """Return the log likelihood for the samplers, a sum over rows."""
     return lambda params, data: tf.reduce_sum(log_p(params, data))
 
 
 def logistic(params, data):
-    """Log p(y | x) in logistic regression."""
+    """Return log p(y | x) of each row in logistic regression."""
     logits = tf.linalg.matvec(data["X"], params["beta"]) + params["bias"]
     return -tf.nn.sigmoid_cross_entropy_with_logits(labels=data["y"], logits=logits)
 
 
 def laplace(params):
-    """Log density of independent Laplace(0, 1), up to a constant."""
+    """Return the log density of independent Laplace(0, 1) priors, up to a constant."""
     return -tf.reduce_sum(tf.abs(params["beta"])) - tf.abs(params["bias"])
 
 
 def losses(log_p):
-    """Log losses of each draw, and of the mean prediction so far: log_p is (draws, rows)."""
+    """Return the log losses of each draw and of the mean prediction so far, from (draws, rows)."""
     log_p = np.asarray(log_p, float)
     draws = np.arange(1, len(log_p) + 1)
     return -log_p.mean(axis=1), np.log(draws) - np.logaddexp.accumulate(log_p).mean(axis=1)
@@ -154,7 +156,7 @@ def losses(log_p):
 
 
 def split(data, order, n):
-    """All but the first n rows in this order; and those n, as tensors."""
+    """Return all but the first n rows in this order, and those n as tensors."""
     return (
         {k: v[order[n:]] for k, v in data.items()},
         {k: tf.constant(v[order[:n]]) for k, v in data.items()},
@@ -162,7 +164,7 @@ def split(data, order, n):
 
 
 def covertype(seed):
-    """Rows for training, and 10,000 random ones for tests."""
+    """Return the rows for training, and 10,000 random ones for tests."""
     if QUICK:
         rng = np.random.default_rng(0)
         X = rng.random((100_000, 54), np.float32)
@@ -174,7 +176,7 @@ def covertype(seed):
 
 
 def mnist():
-    """55,000 images for training, 5,000 for validation, 10,000 for tests."""
+    """Return 55,000 images for training, 5,000 for validation, 10,000 for tests."""
     if QUICK:
         rng = np.random.default_rng(0)
         y = np.eye(10, dtype=np.float32)[rng.integers(0, 10, 2_000)]
@@ -188,11 +190,11 @@ def mnist():
     return train, validation, {k: tf.constant(v) for k, v in test.items()}
 
 
-# What comes out
+# Results
 
 
 def judge(runs, printed, heat_of, best, rival):
-    """A table of runs, beside a rival's log loss; and how hot one of the parameters was."""
+    """Print a table of runs: log losses, also less the rival's, and a parameter's temperature."""
     table(
         [
             *("sampler", "ε", "single draws, mean", "range", "mean prediction", f"less {rival}'s"),
@@ -215,7 +217,7 @@ def judge(runs, printed, heat_of, best, rival):
 
 
 def table(head, rows):
-    """Print Markdown."""
+    """Print a Markdown table."""
     print(f"\n| {' | '.join(head)} |\n|---|{'---:|' * (len(head) - 1)}")
     for row in rows:
         print(f"| {' | '.join(map(str, row))} |")
@@ -223,11 +225,11 @@ def table(head, rows):
 
 
 def spread(x, form=".3f"):
-    """Median and range."""
+    """Format the median and the range."""
     return f"{np.median(x):{form}} ({np.min(x):{form}} – {np.max(x):{form}})"
 
 
 def save(figure, name):
-    """Write the picture beside this file; a quick run draws it and throws it away."""
+    """Write the picture beside this file; a quick run draws it but does not keep it."""
     figure.savefig(io.BytesIO() if QUICK else Path(__file__).parent / f"{name}.png", format="png")
     plt.close(figure)
