@@ -99,7 +99,7 @@ def gibbs_step(label: str, draw: Callable, like: Any, params: Any, rows: Any, ji
 
 
 def drawing(label: str, call: Callable, params: Any, rows: Any) -> tuple[Any, set[str]]:
-    """Trace a function of (params, data, key); return its result, without values, and operations."""
+    """Trace a function of (params, data, key), and return its outline and operations."""
     found, error, types = outline(call, *tensors((params, rows)), tf.constant([0, 0]))
     if error:
         raise ValueError(f"{label} raised {summary(error)}") from error
