@@ -23,7 +23,7 @@ class Counter(NamedTuple):
 
 @runtime_checkable
 class MovesByCounts(Protocol):
-    """A dynamics that defines the spaces of its parameters, and perhaps draws their counts."""
+    """A dynamics that defines spaces of its parameters, and perhaps functions of their counts."""
 
     def spaces(self, params: Any) -> Any:
         """Return the space of each parameter that it moves by counts."""
