@@ -1,6 +1,6 @@
 """Stochastic gradient Markov chain Monte Carlo in TensorFlow."""
 
-__version__ = "0.1.0"  # the one place: setup.cfg reads it
+__version__ = "0.1.0"  # setup.cfg reads it from here
 
 from . import notices as notices  # first: it imports TensorFlow
 

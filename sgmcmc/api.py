@@ -1,4 +1,4 @@
-"""The samplers: one row each, of a dynamics and an estimator of the gradient."""
+"""The public samplers: one row for each, which combines a dynamics and a gradient estimator."""
 
 from .describe import public
 from .dynamics.baoab import BAOAB
@@ -15,15 +15,16 @@ from .estimators.control_variate import ControlVariate
 from .estimators.counts import Counted
 from .estimators.gradient import Gradient
 
-NO_USE = "log_prior", "constrain", "temperature"  # where parameters move by counts
+NO_USE = "log_prior", "constrain", "temperature"  # not for samplers of probabilities
 OF_SGHMC, OF_SGNHT = "stepsize=1e-7, alpha=0.1", "stepsize=1e-7, a=0.1"
 OF_SCIR, OF_SGRLD = "stepsize=0.5, alpha=0.1", "stepsize=1e-4, alpha=0.1"
 OF_MIXED = """stepsize={"omega": 0.5, "mu": 1e-4},
 ...     blocks={"omega": sgmcmc.SCIR(alpha=0.1), "mu": sgmcmc.SGLD()}"""
-ANY = """Any dynamics: one of this package, or an object of a class of your own.
+ANY = """Sampler with any dynamics, of this package or your own.
 
-Your own has all that the samplers here have: compiled blocks, chains, constraints, estimators of
-the gradient, test functions and draws on disk. See `Dynamics` for how to write one.
+A dynamics of your own has everything that those of the package have: compiled steps, chains,
+constraints, gradient estimators, test functions and draws on disk. `Dynamics` says how to write
+one.
 """
 
 sgld, sgld_setup = public("sgld", SGLD)
@@ -41,7 +42,7 @@ sgrld, sgrld_setup = public("sgrld", SGRLD, Gradient, NO_USE, OF_SGRLD, "categor
 mixed, mixed_setup = public("mixed", Mixed, None, ("temperature",), OF_MIXED, "mixed")
 sample, sample_setup = public("sample", None, text=ANY)
 
-# doctest looks only at functions written in a module itself
+# doctest only finds functions that are defined in the module itself
 __test__ = {
     f.__name__: f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__
 }

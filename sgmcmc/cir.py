@@ -19,7 +19,7 @@ MANY = 50  # at a rate above this, there is always at least one event, for any r
 
 
 class Drawn(NamedTuple):
-    """The logarithm of a draw G, or where the rate λ is large its excess G − λ."""
+    """The logarithm of a draw G or, if the rate λ is large, its excess G − λ."""
 
     value: tf.Tensor
     is_excess: tf.Tensor

@@ -17,7 +17,7 @@ ROWS, BYTES = 20_000, 64 << 20  # the most rows from which the curvature is esti
 CHUNK_BYTES = 16 << 20
 WEAKEST = 1e-9  # eigenvalues below this count as this, where the diagonal is scaled to 1
 SADDLE = -0.05  # an eigenvalue below this shows a saddle point, where the diagonal is scaled to 1
-NEAR = 0.1  # a point within so many standard deviations of a kink counts as at the kink
+NEAR = 0.1  # a point within this many standard deviations of a kink counts as at the kink
 TRUNCATED = 20  # conjugate gradient steps to find Newton's step for many parameters
 NOT_DIFFERENTIABLE = LookupError, ValueError, TypeError, tf.errors.OpError  # twice, or row by row
 
@@ -114,7 +114,7 @@ class Curvature:
     def truncated_newton(
         self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source
     ) -> tuple[float, np.ndarray]:
-        """The same by conjugate gradients; if they stop early, they find too small a decrease."""
+        """Find the same by conjugate gradients. If they stop early, the decrease is too small."""
         point, residual, step, gain = unflat(theta, self.like, self.dtype), slope, 0 * slope, 0.0
         towards, squared = residual, residual @ residual
         for _ in range(TRUNCATED):
@@ -138,7 +138,7 @@ class Curvature:
         return total if not self.model.has_prior else total - flat(self.run(self.along, point, v))
 
     def along(self, point: Any, vector: Any, *rows: Any) -> Any:
-        """Second derivatives of the log likelihood of rows, or of the log prior, times a vector."""
+        """Multiply second derivatives of a log likelihood, or of the log prior, by a vector."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(point)
             gradient = (self.model.data if rows else self.model.prior)(point, *rows).gradient
@@ -172,7 +172,7 @@ class Curvature:
         return total
 
     def hessian(self, point: Any, *rows: Any) -> list[tf.Tensor]:
-        """Blocks of second derivatives: of the log likelihood of rows, or of the log prior."""
+        """Return blocks of second derivatives, of a log likelihood or of the log prior."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(point)
             gradient = (self.model.data if rows else self.model.prior)(point, *rows).gradient
@@ -201,7 +201,7 @@ class Curvature:
         return self.N / rows.N * (g.T @ g if self.is_full else np.sum(g**2, axis=0))
 
     def row_gradients(self, point: Any, rows: Any) -> Any:
-        """The gradient of the log likelihood of each row."""
+        """Return the gradient of the log likelihood of each row."""
         return tf.vectorized_map(lambda row: self.model.data(point, row).gradient, rows)
 
     def kinks(self, theta: np.ndarray, known: np.ndarray, smooth: np.ndarray) -> np.ndarray:
@@ -224,7 +224,7 @@ class Curvature:
         return added
 
     def prior_slope(self, theta: np.ndarray) -> np.ndarray:
-        """The gradient of the log prior."""
+        """Return the gradient of the log prior."""
         return flat(self.model.traced_prior(unflat(theta, self.like, self.dtype)).gradient)
 
 

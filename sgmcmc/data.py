@@ -23,7 +23,7 @@ import numpy as np
 from . import checks
 from .progress import tqdm
 
-TIMEOUT = 30  # give up a mirror that sends nothing for so many seconds
+TIMEOUT = 30  # give up a mirror that sends nothing for this many seconds
 GZIP = b"\x1f\x8b"
 FOLDER = "the environment variable SGMCMC_DATA_DIR"
 
@@ -83,7 +83,7 @@ def get_dataset(name: str, *, multiclass: bool = False, validation: int = 0) -> 
     multiclass : bool, default False
         For covertype only. If True, `y` is the class of seven, an integer from 0 to 6.
     validation : int, default 0
-        For mnist only. The first so many training images become a part `validation`.
+        For mnist only. This many training images, the first ones, become a part `validation`.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""The public functions of a sampler, put together from its parts.
+"""Make the public functions of each sampler, with signature and docstring, from its parts.
 
-Arguments are written once: those that all samplers share in `planned` and `run`, a sampler's own in
-the fields of its dataclasses. Here they become one signature and one docstring, for `help` and
-notebooks; `stub` writes the same for editors and type checkers into `api.pyi`:
+Each argument is documented once: those that all samplers share in `planned` and `run`, a sampler's
+own in the fields of its dataclasses. This module joins them into one signature and one docstring,
+for `help` and notebooks. `stub` writes the signatures for editors and type checkers to `api.pyi`:
 
     python -m sgmcmc.describe > sgmcmc/api.pyi
 """
@@ -25,18 +25,19 @@ from .plan import Plan, planned, set_up
 from .running import collect, run, wish
 from .sampler import Sampler
 
-FIRST = ("log_lik", "dataset", "params", "stepsize")  # then a sampler's own positional arguments
+FIRST = ("log_lik", "dataset", "params", "stepsize")  # a sampler's own positional arguments follow
 HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
 SAMPLERS: dict[str, Callable[..., Draws]] = {}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One sampler: what it is made of, and what its documentation shows.
+    """One sampler: its parts, and what its documentation shows.
 
-    Without `dynamics` that is an argument, and without `estimator` there is the argument
-    `gradient`. `without` names arguments of all samplers that this one has no use for. The example
-    is of one of the MODELS; `call` is its step size and the sampler's own arguments.
+    If `dynamics` is None, the sampler has an argument `dynamics`; if `estimator` is None, it has an
+    argument `gradient`. `without` names shared arguments that this sampler does not have. The
+    example in its documentation uses `model`, one of the MODELS. `call` has the step size and the
+    sampler's own arguments.
     """
 
     name: str
@@ -48,17 +49,17 @@ class Row:
     text: str = ""
 
     def own_fields(self) -> list[Field]:
-        """The fields that are the sampler's own arguments."""
+        """Return the dataclass fields that are the sampler's own arguments."""
         return [f for part in (self.dynamics, self.estimator) if part for f in fields(part)]
 
     def hidden(self) -> set[str]:
-        """Shared arguments that are not this sampler's."""
+        """Return the names of the shared arguments that this sampler does not have."""
         fixed = ["dynamics"] * (self.dynamics is not None)
         fixed += ["gradient"] * (self.estimator is not None)
         return {*HIDDEN, *self.without, *fixed}
 
     def plan(self, arguments: dict[str, Any]) -> Plan:
-        """The arguments, checked and put in order."""
+        """Check the arguments of a call, and return the parts of its sampler."""
         dynamics, estimator = (
             part(**{f.name: arguments.pop(f.name) for f in fields(part)}) if part else None
             for part in (self.dynamics, self.estimator)
@@ -76,7 +77,7 @@ class Row:
 
 
 def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..., Sampler]]:
-    """The sampler of a `Row`, and its `*_setup`, entered in the table of all samplers."""
+    """Make a sampler and its `*_setup` from the fields of a `Row`, and add it to SAMPLERS."""
     row = Row(*args, **kwargs)
 
     def sampler_setup(*args: Any, **kwargs: Any) -> Sampler:
@@ -106,7 +107,7 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
 
 
 def bound(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """All arguments of a call by name, with a guess where a name is unknown."""
+    """Return all arguments of a call by name. An unknown name is an error with a guess."""
     known = inspect.signature(function)
     for name in kwargs:
         if name not in known.parameters:
@@ -123,7 +124,7 @@ def bound(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, 
 
 
 def signature(row: Row, has_run: bool) -> Signature:
-    """All arguments: positional ones in the R package's order, then those by name alone."""
+    """Return the signature: positional arguments in the R package's order, then keyword-only."""
     of_plan = inspect.signature(planned).parameters
     of_run = inspect.signature(run).parameters if has_run else {}
     shared = {k: p for k, p in {**of_run, **of_plan}.items() if k not in row.hidden()}
@@ -145,7 +146,7 @@ def signature(row: Row, has_run: bool) -> Signature:
 
 
 def docstring(name: str, row: Row, has_run: bool) -> str:
-    """The parts' docstrings, and the parameters in the order of the signature."""
+    """Join the docstrings of the parts, with the parameters in the order of the signature."""
     entries = {**described_parameters(run), **described_parameters(planned)}
     for f in row.own_fields():
         default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")
@@ -179,7 +180,7 @@ def docstring(name: str, row: Row, has_run: bool) -> str:
 
 
 def without_examples(text: str) -> str:
-    """A docstring as far as its first section."""
+    """Return a docstring up to its first section."""
     return re.split(r"\n\n\S+\n---", text)[0]
 
 
@@ -243,7 +244,7 @@ MODELS = {
 
 
 def example(name: str, row: Row, has_run: bool) -> str:
-    """A few lines with a small model, as a session that doctest runs."""
+    """Return the section Examples: a session with a small model, which doctest runs."""
     model, first, seen, after = MODELS[row.model]
     made = "draws" if has_run else "sampler"
     call = (
@@ -270,19 +271,19 @@ def example(name: str, row: Row, has_run: bool) -> str:
 
 
 def section(function: Callable, title: str) -> str:
-    """One section of a numpydoc docstring."""
+    """Return one section of a numpydoc docstring."""
     found = re.search(rf"{title}\n-+\n.*?(?=\n\n\S|\Z)", inspect.getdoc(function), re.S)
     return found[0]
 
 
 def described_parameters(function: Callable) -> dict[str, str]:
-    """The entries of the section Parameters, by name."""
+    """Return the entries of the section Parameters, by name."""
     listed = section(function, "Parameters").split("\n", 2)[2]
     return {e.split(" ", 1)[0]: e for e in re.split(r"\n(?=\S)", listed)}
 
 
 def stub() -> str:
-    """The text of `api.pyi`."""
+    """Return the text of `api.pyi`."""
     from . import api
 
     lines = [

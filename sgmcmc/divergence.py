@@ -1,4 +1,4 @@
-"""The error of a chain that left the finite numbers: which parameter, when, and what to try."""
+"""The error for a chain that diverged: which parameter, at which iteration, and what to try."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .engine import Engine
 
 
 class ChainDiverged(FloatingPointError):
-    """The chain left the finite numbers at `iteration`; `draws` holds what came before.
+    """The chain became NaN or infinite at `iteration`; `draws` has the draws before.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class ChainDiverged(FloatingPointError):
 def diverged(
     engine: Engine, draw: dict[str, Any], iteration: int, schedule: np.ndarray
 ) -> ChainDiverged:
-    """The error for a draw that is not finite, made with these step sizes."""
+    """Make the error for a draw that is not finite. `schedule` has the step sizes of that draw."""
     gibbs, names = engine.gibbs, tree.names(draw["params"])
     parts = [
         dict(zip(tree.names(part), tree.leaves(part)))
@@ -66,7 +66,7 @@ def diverged(
 
 
 def advice(engine: Engine, name: str) -> str:
-    """What is most often at fault where this parameter diverges; "" is the log posterior."""
+    """Return the hint of `ChainDiverged` for this parameter; "" is the log posterior."""
     model, first = engine.model, name.split("/")[0]
     counts = model.chart.has_counts
     is_count = dict(zip(tree.names(counts), tree.leaves(counts)))

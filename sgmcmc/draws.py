@@ -26,9 +26,9 @@ class Draws(Mapping):
     stats : dict
         Statistics that go with the draws, one number for each draw and chain:
 
-        - ``log_posterior``: the estimate of the log posterior with which the last step to this draw
-          was made. It is taken where that step began, on its minibatch, and up to a constant. For
-          probabilities, it is of the density of their logarithms.
+        - ``log_posterior``: an estimate of the log posterior, up to a constant, at the point where
+          the last step to this draw began, from the minibatch of that step. For probabilities, it
+          is of the density of their logarithms.
         - ``temperature``, of samplers with momentum: νᵀν/(pε). If the draws are right, its average
           is 1 / (1 − α/2) for SGHMC. SGNHT brings it to 1, whatever the error of the draws.
         - ``thermostat``, of SGNHT: the friction ξ.

@@ -1,4 +1,4 @@
-"""What is compiled: iterations of a sampler as a pure function, in TensorFlow alone."""
+"""The code that is compiled: iterations of a sampler as a pure function, in TensorFlow alone."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .feeder import Block, Wanted
 from .model import Batch, Model, each_chain
 from .random import folded
 
-APART_BYTES = 1 << 15  # a minibatch that is worth copying out of its block
-GIBBS, COUNTS = 1 << 10, 1 << 11  # what a key is folded for
+APART_BYTES = 1 << 15  # larger minibatches are copied out of their block
+GIBBS, COUNTS = 1 << 10, 1 << 11  # the numbers that are folded into keys, by use
 
 
 class Chains(NamedTuple):
@@ -29,12 +29,12 @@ class Chains(NamedTuple):
 
 @dataclass(frozen=True)
 class Engine:
-    """The iterations of a sampler: model, estimator and dynamics, and the sizes of things.
+    """The iterations of a sampler, made of a model, an estimator and a dynamics.
 
-    `gibbs` are functions draw(params, rows, key) by parameter. `N` and `n` are the rows of the data
-    and of a minibatch, `row_bytes` the size of one, `size` the iterations in a block. `many` tells
-    whether the user sees an axis of chains. Where it is `tempered`, the last column of the schedule
-    is the temperature.
+    `gibbs` has functions draw(params, rows, key) by parameter. `N` and `n` are the numbers of rows
+    of the data and of a minibatch, `row_bytes` is the size of a row, and `size` the number of
+    iterations in a block. `many` is True if the user sees an axis of chains. If `tempered`, the
+    last column of the schedule is the temperature.
     """
 
     model: Model
@@ -53,38 +53,38 @@ class Engine:
 
     @property
     def apart(self) -> bool:
-        """Whether minibatches are copied out of their block before they are used."""
+        """True if minibatches are copied out of their block before they are used."""
         return self.n * self.row_bytes > APART_BYTES
 
     @property
     def constants(self) -> tuple:
-        """What of it is part of the program, but for the model and the fields of its parts."""
+        """Constants of the compiled program, besides those of model, estimator and dynamics."""
         sizes = self.N, self.n, self.size, self.chains, self.dtype, self.many
         return *sizes, self.apart, self.tempered, tuple(self.gibbs)
 
     def schedule(self, row: tf.Tensor, like: Any) -> tuple[Any, Any]:
-        """Step sizes in the form of the parameters that move, and the temperature."""
+        """Return step sizes, in the form of the moving parameters, and the temperature."""
         columns = tf.unstack(row)
         temperature = columns.pop() if self.tempered else 1.0
         return tree.pack(like, columns), temperature
 
     def shown(self, nest: Any) -> Any:
-        """Without the axis of chains, where the user asked for none."""
+        """Remove the axis of chains if the user asked for a single chain."""
         return nest if self.many else tree.map(lambda x: x[0], nest)
 
     def ordered(self, moving: Any, given: Mapping[str, Any]) -> Any:
-        """All parameters, in the user's order."""
+        """Return all parameters, in the user's order."""
         if not given:
             return moving
         both = {**moving, **given}
         return {k: both[k] for k in self.model.chart.spaces}
 
     def position(self, chains: Chains) -> Any:
-        """Where the gradient is taken: chart coordinates of all parameters."""
+        """Return the point where the gradient is taken, in chart coordinates of all parameters."""
         return self.ordered(self.dynamics.position(chains.moving), chains.given)
 
     def noise(self, flat: Any, key: Any, temperature: Any) -> Noise:
-        """The random numbers that the dynamics asked for, from what the block holds."""
+        """Return the random numbers that the dynamics asked for, from those of the block."""
         wanted = self.wanted.noise
         nests = wanted.normals, wanted.uniforms
         if tree.leaves(nests):
@@ -96,7 +96,7 @@ class Engine:
         return Noise(normals, uniforms, key if wanted.key is True else (), False, temperature)
 
     def estimate(self, chains: Chains, state: Any, batch: Batch) -> tuple[Estimate, Any]:
-        """What a minibatch says of the parameters that move."""
+        """Return the estimate from a minibatch, for the moving parameters, and the new state."""
         x = self.position(chains)
         found, state = self.estimator.estimate(self.model, x, state, batch)
         if self.gibbs:
@@ -105,7 +105,7 @@ class Engine:
         return found, state
 
     def drawn(self, chains: Chains, rows: Any, key: Any) -> Chains:
-        """The chains after the Gibbs steps, one after the other."""
+        """Make the Gibbs steps, one after the other, and return the chains."""
         for i, (name, draw) in enumerate(self.gibbs.items()):
             params = self.model.params(self.position(chains))
             new = tree.each(
@@ -119,7 +119,7 @@ class Engine:
     def transition(
         self, chains: Chains, state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
     ) -> tuple:
-        """One iteration, with row i of the block: a pure function."""
+        """Make one iteration, with entry i of the block. This is a pure function."""
         dynamics, carried = self.dynamics, self.estimator.carried
         like = dynamics.position(chains.moving)
         h, temperature = self.schedule(tf.gather(block.schedule, i), like)
@@ -137,7 +137,7 @@ class Engine:
                 estimate, now = self.estimate(chains, now, batch)
                 noise = self.noise(
                     flat, key, temperature
-                )  # in the loop, not copied on the way to it
+                )  # inside the loop, so that noise is not copied into it
                 moving = dynamics.update(chains.moving, estimate, noise, h)
                 chains = self.drawn(chains._replace(moving=moving), rows, key)
                 value = self.model.seen_value(before, estimate.value)
@@ -161,10 +161,11 @@ class Engine:
     def once_apart(
         self, update: Callable, both: tuple, rows: dict[str, tf.Tensor], once: tf.Tensor | None
     ) -> tuple:
-        """update(both, rows), with rows that XLA copies out of their block, given `once`: 1.
+        """Run `update` in a loop of one trip, so that XLA copies the minibatch out of its block.
 
-        It would otherwise read the block anew, number by number, for each product of the rows with
-        a vector. It does not see through a loop, not even of one trip if it cannot know that.
+        Without the loop, XLA would read the block again, number by number, in each product of the
+        rows with a vector. `once` is a tensor with the value 1, so that XLA does not know that
+        there is only one trip, and cannot remove the loop. If it is None, there is no loop.
         """
         if once is None:
             return update(both, rows)
@@ -182,27 +183,27 @@ class Engine:
         return both, value
 
     def record(self, chains: Chains, value: tf.Tensor, h: Any) -> dict[str, Any]:
-        """What is kept of an iteration: parameters as users see them, and statistics."""
+        """Return what is recorded of an iteration: parameters as users see them, and statistics."""
         x, stats = self.dynamics.draw(chains.moving, h)
         trace = {"log_posterior": value} if self.model.has_value else {}
         return {"params": self.model.params(self.ordered(x, chains.given)), **trace, **stats}
 
     def like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
-        """What `record` returns, of the chains as they are."""
+        """Return `record` of the chains in their current state, with a log posterior of 0."""
         h, _ = self.schedule(row, self.dynamics.position(chains.moving))
         return self.record(chains, tf.zeros(self.chains, self.dtype), h)
 
     def traced_like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
-        """`like`, traced once, for use outside compiled code."""
+        """Evaluate `like` as a graph, traced once, for use outside compiled code."""
         purpose = "like", self.constants
         return self.model.programs.traced(purpose, self.like, chains, row)(chains, row)
 
     def advance(
         self, chains: Chains, state: Any, block: Block, span: tf.Tensor, *, jit: bool
     ) -> tuple:
-        """Iterations first ... last − 1 of a block, which is what is compiled.
+        """Make iterations first ... last − 1 of a block. This is the function that is compiled.
 
-        The first thing returned is the number of the first that is not finite, or `last`.
+        The first result is the number of the first iteration that is not finite, or else `last`.
         """
         first, last = tf.unstack(span)
         size, carried = self.size, self.estimator.carried
@@ -225,22 +226,22 @@ class Engine:
         gone_wrong = (each >= first) & (each < last) & ~tf.reduce_all(good, axis=0)
         stop = tf.reduce_min(tf.where(gone_wrong, each, last))
         draws = tree.pack(like, draws)
-        now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # equal to the last bit
+        now = tree.map(lambda x: tf.gather(x, last - 1), draws["params"])  # bit for bit as recorded
         return stop, chains, changing, self.shown(now), draws
 
 
 def at(array: Any, here: tf.Tensor) -> Any:
-    """The entry of a part of the block; () where nobody asked for that part."""
+    """Return one entry of a part of the block; () if nobody asked for that part."""
     return () if isinstance(array, tuple) else tf.gather_nd(array, here)
 
 
 def wanted(
     model: Model, estimator: Estimator, dynamics: Dynamics, gibbs: Mapping[str, Callable], x: Any
 ) -> Wanted:
-    """What a block is to carry beside rows and step sizes, for parameters at x that move.
+    """Return what a block must hold besides rows and step sizes, for moving parameters at x.
 
-    The one rule for what travels: rows are gathered by the host, their numbers go along where the
-    estimator asks for them, keys where something is drawn from one.
+    It holds row numbers if the estimator asks for them, and keys if the dynamics, Gibbs steps or
+    functions that draw counts need them.
     """
     noise = dynamics.noise(x)
     shapes = tree.map(lambda a: tf.TensorSpec(a.shape, a.dtype), noise[:2])
@@ -250,12 +251,12 @@ def wanted(
 
 
 def finite_rows(x: tf.Tensor) -> tf.Tensor:
-    """Whether there is no NaN and no infinite value, for each entry along the first axis."""
+    """True for each entry along the first axis that has no NaN and no infinite value."""
     return tf.reduce_all(tf.math.is_finite(x), axis=range(1, x.shape.rank))
 
 
 def tracker(track: Mapping[str, Tracked]) -> Callable:
-    """A function of all draws of a block that evaluates the test functions at every thin-th."""
+    """Make a function of a block's draws that evaluates the test functions at every thin-th."""
 
     def follow(params: Any, span: tf.Tensor, *, jit: bool) -> dict[str, Any]:
         low, stop, thin = tf.unstack(span)

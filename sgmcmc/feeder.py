@@ -1,9 +1,9 @@
-"""What the host prepares for the next iterations: rows, noise and step sizes.
+"""Prepare the rows, noise and step sizes of the next iterations, on the host.
 
-A worker thread draws the random numbers and gathers the rows of the coming blocks while compiled
-code works on the present one, which it reads in place. Random numbers belong to chunks of
-iterations whose length depends on the problem alone, and each chunk of each chain has a stream of
-its own: how the iterations are cut into blocks, steps and runs cannot change the chain.
+A worker thread draws the random numbers and gathers the rows of the next blocks while compiled code
+works on the present one, which it reads in place. Random numbers are drawn in chunks of iterations,
+whose length depends on the problem alone. Each chunk of each chain has its own stream. So the chain
+does not depend on how the iterations are divided into blocks, steps and runs.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ PAGE = 4096
 
 
 class Block(NamedTuple):
-    """All that some iterations need; what nobody asks for is (), and costs nothing.
+    """The inputs of some iterations. A part that nobody asked for is (), and costs nothing.
 
-    The leading axes are (iteration, inner step). Noise and keys have one more inner step where the
-    dynamics draws something afresh before each iteration.
+    The leading axes are (iteration, inner step). Noise and keys have one more inner step if the
+    dynamics draws something before each iteration (`Noise.refresh`).
     """
 
-    rows: Any  # then (chain, row, ...); one chain where all share their minibatches
-    index: Any  # the numbers of these rows: then (chain, row)
-    noise: Any  # then (chain, normals and uniforms laid end to end)
-    key: Any  # then (chain, 2)
+    rows: Any  # further axes (chain, row, ...), with one chain if all share their minibatches
+    index: Any  # the numbers of these rows; further axes (chain, row)
+    noise: Any  # further axes (chain, normals and uniforms laid end to end)
+    key: Any  # further axes (chain, 2)
     schedule: Any  # step sizes and temperature: (iteration, column)
 
 
 class Wanted(NamedTuple):
-    """What a block is to carry beside rows and step sizes."""
+    """What a block must hold besides rows and step sizes."""
 
     noise: Noise  # as the dynamics declares it
     inner_steps: int
@@ -62,7 +62,7 @@ class Wanted(NamedTuple):
 
 
 class Feeder:
-    """Blocks of iterations, each prepared by a worker thread while the one before it is used.
+    """Prepares blocks of iterations, each in a worker thread while the one before it is used.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Feeder:
         most = min(CHUNK_NUMBERS, CHUNK_BYTES // (4 * self.chains))
         self.chunk = 1 << int(np.clip(np.log2(most / numbers), 0, np.log2(CHUNK_MAX)))
         nbytes = self.L * self.row_chains * n * source.row_bytes
-        widest = max(width, tree.size(x) // self.chains)  # the draws are as long as the block, too
+        widest = max(width, tree.size(x) // self.chains)  # a block has as many draws, too
         nbytes += self.steps * self.chains * widest * self.dtype.itemsize
         self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
         self.arrays = [self.empty() for _ in range(SLOTS)]
@@ -109,7 +109,7 @@ class Feeder:
         self.drawn: tuple[int, tuple] | None = None
 
     def empty(self) -> Block:
-        """The buffers of one block."""
+        """Allocate the buffers of one block."""
         wanted, each = self.wanted, (self.steps, self.chains)
         rows = self.L, self.row_chains, self.n
 
@@ -127,7 +127,7 @@ class Feeder:
         )
 
     def block(self, j: int, end: int) -> Block:
-        """Block j; the worker goes on with those after it, as far as iteration `end`."""
+        """Return block j, and let the worker prepare those after it, up to iteration `end`."""
         for k in [k for k in self.pending if not j <= k < j + SLOTS]:
             self.pending.pop(k).cancel()
         for k in range(j, j + (1 if ONE_CORE else SLOTS)):
@@ -141,7 +141,7 @@ class Feeder:
         return self.blocks[j % SLOTS]
 
     def ask_schedules(self, j: int, first: int, last: int) -> None:
-        """Fill in the schedules of some iterations of block j: they are not asked beyond."""
+        """Evaluate the schedules for iterations first ... last − 1 of block j, and no others."""
         for column, h in enumerate(self.schedule):
             if callable(h):
                 self.arrays[j % SLOTS].schedule[first:last, column] = [
@@ -149,7 +149,7 @@ class Feeder:
                 ]
 
     def fill(self, j: int) -> None:
-        """Write block j into its buffers: runs in the worker thread."""
+        """Write block j to its buffers. This runs in the worker thread."""
         to, t, end = self.arrays[j % SLOTS], j * self.size, (j + 1) * self.size
         while t < end:
             chunk, skip = divmod(t, self.chunk)
@@ -164,7 +164,7 @@ class Feeder:
             t += count
 
     def random(self, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row numbers, noise and keys of one chunk of iterations."""
+        """Return the row numbers, noise and keys of one chunk of iterations."""
         if self.drawn is None or self.drawn[0] != chunk:
             count, L, N, n = self.chunk, self.L, self.source.N, self.n
             self.drawn = None
@@ -177,14 +177,14 @@ class Feeder:
         return self.drawn[1]
 
     def noise_at_start(self) -> tuple[np.ndarray, np.ndarray]:
-        """The noise of one step, (chains, ...), for the state from which chains set out."""
+        """Draw the noise and keys of one step, (chains, ...), for the initial state of chains."""
         noise, key = self.noise((AT_START,) * 3, (0, 1, 2), 1)
         return noise[0, 0], key[0, 0]
 
     def noise(
         self, purposes: Sequence[int], chunks: Sequence[int], count: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Normals and uniforms laid end to end, and keys, of so many iterations."""
+        """Draw normals and uniforms, laid end to end, and keys, for `count` iterations."""
         each, dtype = (count, self.steps, self.chains), self.dtype
         noise = np.empty((*each, sum(self.widths)), dtype)
         key = np.empty((*each, 2 * self.wanted.key), np.int32)
@@ -204,12 +204,12 @@ class Feeder:
         return noise, key
 
     def close(self) -> None:
-        """Let the worker thread go."""
+        """Stop the worker thread."""
         self.worker.shutdown(wait=False, cancel_futures=True)
 
 
 def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array that starts on a page, so that TensorFlow and XLA read it in place."""
+    """Allocate an array that starts on a page, so that TensorFlow and XLA read it in place."""
     nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(nbytes + PAGE, np.uint8)
     start = -raw.ctypes.data % PAGE

@@ -1,4 +1,4 @@
-"""Steps of a chain that a function of the user's makes."""
+"""Gibbs steps, which a user's function makes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gibbs:
-    """A parameter that is drawn by a function of the user's, given all others and the minibatch.
+    """Draw a parameter by a function of your own, given all others and the minibatch.
 
-    That is a Gibbs step where its conditional distribution does not depend on the data, as of a
-    prior's parameters. Where it does, the function has a part of the rows only.
+    This is a Gibbs step if the parameter's conditional distribution does not depend on the data, as
+    for parameters of a prior. If it does, the function sees only a part of the rows.
 
     Parameters
     ----------
     draw : function of (params, data, key)
-        Returns a draw of the parameter from its conditional distribution, of the parameter's shape.
-        `data` are the rows of the minibatch, not scaled to all; `key` is for the functions of
+        Returns a draw of the parameter from its conditional distribution, in the parameter's shape.
+        `data` has the rows of the minibatch, not scaled to all rows. `key` is for the functions of
         `sgmcmc.random`, or a seed for those of `tf.random.stateless_*`, which are much slower when
         compiled.
 

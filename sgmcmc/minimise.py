@@ -10,9 +10,9 @@ import numpy as np
 from .curvature import Coordinates, times
 
 MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
-WINDOW = 8  # L-BFGS may stop if it has gained little over so many iterations
-FEW = 3  # Newton's method stops if it has gained little over so many iterations
-TRIALS = 60  # points that one line search tries, at most
+WINDOW = 8  # L-BFGS may stop if it has gained little over this many iterations
+FEW = 3  # Newton's method stops if it has gained little over this many iterations
+TRIALS = 60  # the most points that one line search tries
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 

@@ -24,10 +24,10 @@ from .source import Source
 from .streams import SUBSET, stream, without_replacement
 
 CLOSE = 0.01  # the search ends if the log posterior can rise by no more than this part of p/2
-GROWTH, SUBSET_BYTES = 8, 64 << 20  # each subset is so many times larger; the largest one in memory
+GROWTH, SUBSET_BYTES = 8, 64 << 20  # by how much subsets grow; the most bytes of one
 ROUNDS = 4  # the most searches on all rows, each in new coordinates
-REMEMBERED = 2  # the log likelihood is remembered at so many points
-COARSE = 0.1  # a parameter whose rounding is above so many standard deviations hinders a search
+REMEMBERED = 2  # the log likelihood is remembered at this many points
+COARSE = 0.1  # rounding errors of more standard deviations than this hinder a search
 
 
 class ModeNotFound(UserWarning):
@@ -103,10 +103,10 @@ def find_mode(
 ) -> Mode:
     """Find a point near the mode of the log posterior, in free coordinates.
 
-    Stochastic gradient ascent comes first, if `opt_stepsize` is given. Without `search` it is all
-    there is. The search begins with Newton's method on a few rows, for which the start may be far
-    away. Then comes L-BFGS, with exact gradients, on larger and larger subsets and at last on all
-    rows, in coordinates in which the curvature is the same in all directions.
+    Stochastic gradient ascent comes first, if `opt_stepsize` is given. Without `search`, nothing
+    comes after it. The search begins with Newton's method on a few rows, for which the start may be
+    far away. Then comes L-BFGS, with exact gradients, on larger and larger subsets and at last on
+    all rows, in coordinates in which the curvature is the same in all directions.
 
     The search ends when the log posterior can rise by no more than CLOSE · p/2. At a draw from the
     posterior it is about p/2 lower than at the mode, so the point is then within a tenth of a
@@ -212,7 +212,7 @@ def ascend(
     n_iters: int,
     verbose: bool,
 ) -> Any:
-    """Run stochastic gradient ascent, as a sampler with random numbers of its own."""
+    """Run stochastic gradient ascent, as a sampler with its own random numbers."""
     start, h = tree.map(lambda a: tf.constant(a[None]), x), tree.leaves(opt_stepsize)
     sampler = assemble(model, Gradient(), Ascent(), start, source, n, h, seed + 2**64)
     try:

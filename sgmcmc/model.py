@@ -1,7 +1,7 @@
 """The user's model in chart coordinates: the log posterior and its gradient.
 
-Parameters and minibatches have a leading axis, the chains, except in `data` and `prior`, which are
-of one chain; a minibatch that all chains share has an axis of length 1.
+Parameters and minibatches have a leading axis of chains, except in `data` and `prior`, which take
+one chain. A minibatch that all chains share has an axis of length 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .spaces import Chart
 
 
 class Evaluation(NamedTuple):
-    """The logarithm of a density, and its gradient by chart coordinates."""
+    """A log density, and its gradient in chart coordinates."""
 
     value: Any
     gradient: Any
@@ -30,8 +30,8 @@ class Evaluation(NamedTuple):
 class Batch(NamedTuple):
     """One minibatch: rows of data with a leading axis of chains, and N / n.
 
-    `index` holds the numbers of the rows, for an estimator that `needs_index`. `key` holds a key
-    for each chain, where functions of the user's draw counts.
+    `index` has the numbers of the rows if the estimator `needs_index`. `key` has a key for each
+    chain if a user's function draws counts.
     """
 
     rows: dict[str, Any]
@@ -42,11 +42,11 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A sum over rows of data, and a prior that is known exactly.
+    """The log likelihood, a sum over rows of data, and the log prior.
 
-    `counters` are functions of (params, data, key) that draw the gradients of some parameters,
-    named in `counted`, which are then counts. Where the model is `in_turn`, it is evaluated for one
-    chain after the other. `jit` tells whether its programs are compiled by XLA.
+    `counters` are users' functions of (params, data, key) that draw counts: the gradients of the
+    parameters named in `counted`. If `in_turn`, the model is evaluated for one chain after the
+    other. `jit` is True if its programs are compiled by XLA.
     """
 
     chart: Chart
@@ -60,26 +60,26 @@ class Model:
 
     @property
     def has_prior(self) -> bool:
-        """Whether anything is added to the log likelihood."""
+        """True if anything is added to the log likelihood."""
         return self.log_prior is not None or self.chart.has_density
 
     @property
     def has_value(self) -> bool:
-        """Whether the log posterior is known, and not its gradient alone."""
+        """True if the log posterior is known, and not only its gradient."""
         return self.log_lik is not None or not self.counters
 
     def differentiated(self, log_density: Callable, x: Any, *rows: Any) -> Evaluation:
-        """A log density of (params, *rows), with its gradient."""
+        """Evaluate a log density of (params, *rows), and its gradient."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(x)
             value = log_density(*tree.copies(self.chart.inside(x), *rows))
             value = tf.cast(value, tree.leaves(x)[0].dtype)
         gradient = tape.gradient(value, x, unconnected_gradients="zero")
-        gradient = tree.map(tf.convert_to_tensor, gradient)  # those of gathered rows are sparse
+        gradient = tree.map(tf.convert_to_tensor, gradient)  # that of tf.gather is sparse
         return Evaluation(value, self.chart.of_data(gradient))
 
     def data(self, x: Any, rows: Any, *key: tf.Tensor) -> Evaluation:
-        """The log likelihood of some rows, with a key where counts are drawn."""
+        """Evaluate the log likelihood of some rows. It takes a key if counts are drawn."""
         log_lik = self.log_lik or (lambda params, rows: 0.0)
         value, gradient = self.differentiated(log_lik, x, rows)
         for i, counts in enumerate(self.counters):
@@ -89,7 +89,7 @@ class Model:
         return Evaluation(value, gradient)
 
     def prior(self, x: Any) -> Evaluation:
-        """The log prior, and what the spaces add to it."""
+        """Evaluate the log prior, with what the spaces add to it."""
         total = None
         if self.log_prior is not None:
             total = self.differentiated(self.log_prior, x)
@@ -103,41 +103,41 @@ class Model:
         return total
 
     def on_rows(self, x: Any, batch: Batch) -> Evaluation:
-        """The log likelihood of each chain's minibatch; in turn, where counts are drawn."""
+        """Evaluate the log likelihood of each chain's minibatch; one by one if counts are drawn."""
         if not self.counters:
             return self.each_chain(self.data, x, batch.rows)
         return tree.each(self.data, x, batch.rows, batch.key)
 
     def with_prior(self, x: Any, data: Evaluation) -> Evaluation:
-        """The log posterior, from what is known of the log likelihood."""
+        """Add the log prior to an evaluation of the log likelihood."""
         if not self.has_prior:
             return data
         return tree.map(tf.add, data, self.each_chain(self.prior, x))
 
     def each_chain(self, fn: Callable, *nests: Any) -> Any:
-        """`fn` of each chain's part of the nests."""
+        """Apply `fn` to each chain's part of the nests."""
         return each_chain(fn, *nests, in_turn=self.in_turn)
 
     def params(self, x: Any) -> Any:
-        """What users see at the chart coordinates of each chain."""
+        """Map the chart coordinates of each chain to the user's values."""
         return x if self.chart.is_identity else each_chain(self.chart.forward, x)
 
     def seen_value(self, x: Any, value: Any) -> Any:
-        """The log posterior of each chain as a density of what users see, from that of x."""
+        """Turn each chain's log posterior, a density of x, into one of the user's values."""
         if not self.chart.has_jacobian:
             return value
         return value - self.each_chain(self.chart.log_jacobian, x)
 
     def traced_data(self, *arguments: Any) -> Evaluation:
-        """`data`, traced once for each shape of its arguments."""
+        """Evaluate `data` as a graph, traced once for each shape of its arguments."""
         return self.programs.traced("data", self.data, *arguments)(*arguments)
 
     def traced_prior(self, x: Any) -> Evaluation:
-        """`prior`, traced once."""
+        """Evaluate `prior` as a graph, traced once."""
         return self.programs.traced("prior", self.prior, x)(x)
 
     def on_all(self, x: Any, source: Source) -> Evaluation:
-        """The log likelihood of all rows of a source, at one point, summed in float64."""
+        """Evaluate the log likelihood of all rows of a source, at one point, in float64 sums."""
         total = None
         for rows in source.pieces():
             try:
@@ -150,13 +150,13 @@ class Model:
 
 
 def as_counts(counts: Any, like: tf.Tensor) -> tf.Tensor:
-    """Counts in the type of `like`, NaN where they are negative."""
+    """Convert counts to the type of `like`. Negative ones become NaN."""
     counts = tf.cast(counts, like.dtype)
     return tf.where(counts < 0, tf.constant(np.nan, like.dtype), counts)
 
 
 def each_chain(fn: Callable, *nests: Any, in_turn: bool = False) -> Any:
-    """`fn` of each chain's part of the nests: for all chains at once, unless `in_turn`.
+    """Apply `fn` to each chain's part of the nests: for all chains at once, unless `in_turn`.
 
     A nest whose leading axis has length 1 is shared by all chains.
     """

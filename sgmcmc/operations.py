@@ -1,4 +1,4 @@
-"""Look at the TensorFlow operations in a user's function, and refuse or warn of some."""
+"""Inspect the TensorFlow operations in a user's function, and refuse or warn of some."""
 
 from __future__ import annotations
 

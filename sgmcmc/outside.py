@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-GAP_BYTES = 4096  # to read so many unwanted bytes takes as long as to select one more row
+GAP_BYTES = 4096  # to read this many unwanted bytes takes as long as to select one more row
 SLICE_BYTES = 16 << 20  # the most bytes that are read as one slice
 SELECTED = 500  # rows selected at a time, as h5py's time grows with the square of their number
 
@@ -32,9 +32,9 @@ class Outside:
     def take(self, wanted: np.ndarray) -> np.ndarray:
         """Read the rows with these numbers, which increase.
 
-        Rows that lie close together are read as slices that cover them; others are selected, so
-        many at a time. Zarr selects all rows in one call: its time is linear in their number, and
-        each call decompresses a chunk once.
+        Rows that lie close together are read as slices that cover them; others are selected,
+        SELECTED at a time. Zarr selects all rows in one call: its time is linear in their number,
+        and each call decompresses a chunk once.
         """
         if type(self.value).__module__.startswith("zarr"):
             return self.select(wanted)

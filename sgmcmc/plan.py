@@ -1,7 +1,7 @@
-"""From arguments to a sampler: all are checked once, then the sampler is set up.
+"""Check the arguments of a sampler (`planned`), and then set it up (`set_up`).
 
-`planned` holds the arguments that all samplers share; `describe.py` joins them with those that are
-a sampler's own.
+The parameters of `planned` are the arguments that all samplers share. `describe.py` joins them with
+each sampler's own.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .spaces.constrained import spaces
 from .streams import RENEWAL, stream
 
 FEW = 2  # rows on which functions that draw random numbers are tried
-PROBE_BYTES = 1 << 20  # the model is tried on so much data before anything is compiled
+PROBE_BYTES = 1 << 20  # of data, on which the model is tried before anything is compiled
 GRADIENTS = {"plain": Gradient(), "control_variates": ControlVariate()}
 
 
 class Plan(NamedTuple):
-    """What a sampler is made of, once all arguments were checked and the model was tried."""
+    """The parts of a sampler, after all arguments were checked and the model was tried."""
 
     model: Model
     source: Source
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     dynamics: Dynamics
     gibbs: Mapping[str, Callable]
     params: Any  # starting values as the user sees them
-    starts: Any  # chart coordinates of each chain; None: where the estimator says
-    statistic: Any  # what a few rows say of counts
+    starts: Any  # chart coordinates of each chain; None: the estimator chooses the start
+    statistic: Any  # what `starting_statistic` returns
     schedule: list[float | Callable[[int], float]]
     temperature: float | Callable[[int], float]
     n_chains: int | None
@@ -92,56 +92,57 @@ def planned(
         The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
         names, in TensorFlow operations.
     dataset : dict of arrays or DataFrame
-        The data: any number of arrays that share their first axis, the rows; or a DataFrame, whose
-        columns are such arrays. Integers and booleans stay so, floating-point numbers become
-        `dtype`. An `np.memmap`, or what is not in memory but can be sliced like it (of h5py, zarr,
-        ...), is read as it is needed, and arrays that fit as they are are not copied: leave them
-        alone while the sampler is in use.
+        The data: arrays that share their first axis, the rows; or a DataFrame, whose columns are
+        such arrays. Floating-point numbers are converted to `dtype`; integers and booleans stay as
+        they are. An `np.memmap`, or another array outside memory that can be sliced (of h5py,
+        zarr, ...), is read as it is needed. Arrays that need no conversion are not copied: do not
+        change them while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict
-        The step size, ε or, for probabilities, h; or a schedule, a function of the iteration 0, 1,
-        ... such as `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of either by parameter.
+        The step size (ε, or h for samplers of probabilities); or a schedule, a function of the
+        iteration 0, 1, ... such as `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of these by
+        parameter.
     log_prior : function of params, optional
         The log prior density up to a constant. Flat by default.
     minibatch_size : int or float
-        Rows a minibatch: a count, or a proportion of all rows if below 1. They are drawn without
+        Rows in a minibatch: a count, or a proportion of all rows if below 1. They are drawn without
         replacement.
     gradient : {"plain", "control_variates"} or Estimator
-        How the gradient is estimated from a minibatch: as it is; relative to the gradient near the
-        mode, as in `sgldcv`; or by an estimator with options, such as
-        `ControlVariate(opt_stepsize=1e-5)`, or of your own.
+        How the gradient is estimated from a minibatch: from its rows alone; relative to the
+        gradient near the mode, as in `sgldcv`; or by an estimator object, such as
+        `ControlVariate(opt_stepsize=1e-5)` or one of your own.
     constrain : dict, optional
-        Where parameters may lie, by name: `"positive"`, `"unit"` (between 0 and 1), a bijector of
-        TensorFlow Probability that maps to the values wanted, such as
-        `tfp.bijectors.CorrelationCholesky()`, or a `Space`. `params`, draws, and what `log_lik` and
-        `log_prior` see are such values, and `log_prior` is their density: the sampler moves in free
-        coordinates, and adds the Jacobian itself. Step sizes are in these coordinates.
+        Constraints by parameter: `"positive"`, `"unit"` (between 0 and 1), a bijector of TensorFlow
+        Probability that maps to the allowed values, such as `tfp.bijectors.CorrelationCholesky()`,
+        or a `Space`. `params`, draws, and the arguments of `log_lik` and `log_prior` are
+        constrained values, and `log_prior` is a density of these. The sampler moves in
+        unconstrained coordinates, to which step sizes refer, and adds the Jacobian itself.
     temperature : float or function
-        The chain samples the posterior to the power of 1/temperature; or a schedule of
-        temperatures, a function of the iteration 0, 1, .... At 0 it climbs to a mode.
+        A number T, or a schedule of T, a function of the iteration 0, 1, ...: the chain samples the
+        posterior to the power of 1/T. At T = 0 it climbs to a mode.
     n_chains : int, optional
-        Run so many independent chains at once; all draws get a leading axis of that length.
-        `log_lik` is mapped over them by `tf.vectorized_map`: no shape may depend on the values of
-        data or parameters, as with `tf.boolean_mask`. With `tf.cond`, chains take turns instead.
+        Run this many independent chains at once; all draws get a leading axis of that length.
+        `tf.vectorized_map` maps `log_lik` over them: no shape may depend on the values of data or
+        parameters, as with `tf.boolean_mask`. With `tf.cond`, chains are evaluated one by one.
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
     shared_minibatches : bool
-        Let all chains see the same minibatches. With 4 to 32 chains, a chain's step is 2 to 6 times
-        faster, but chains then move together: R̂ and errors pooled over chains can no longer be
-        trusted.
+        Use the same minibatches for all chains. With 4 to 32 chains, a chain's step is 2 to 6 times
+        faster, but the chains are then dependent: R̂ and standard errors pooled over chains can no
+        longer be trusted.
     dtype : {"float32", "float64"}
         The type of the parameters and of floating-point data. Single precision has 7 digits: a
-        parameter near 10,000 that is known to .001 wants "float64", or to be centred.
+        parameter near 10,000 that is known to .001 needs "float64", or centring.
     jit : bool
-        Compile with XLA. Where XLA does not know an operation, the sampler runs without it. XLA
-        does not see an index that is out of range, as in `tf.gather`: it takes the nearest row.
+        Compile with XLA. If XLA does not know an operation, the sampler runs without XLA. XLA does
+        not detect an index that is out of range, as in `tf.gather`: it takes the nearest row.
     seed : int, optional
-        Fixes every random number: same seed, same draws. Otherwise a new one is drawn, and kept in
-        the settings. A chain that starts where another one ended needs another seed, or it meets
-        the noise of the first again. Draws are the same on processors of one kind, with the same
+        Fixes every random number: same seed, same draws. By default a new seed is drawn, and kept
+        in the settings. A chain that starts where another one ended needs another seed, or it
+        repeats the noise of the first. Draws are the same on processors of one kind, with the same
         versions of TensorFlow and NumPy. On others, vector instructions and the code that XLA
-        writes for them round differently, and chains with the same seed part after a while.
+        writes for them round differently, and chains with the same seed drift apart after a while.
     verbose : bool
         Show progress, on the standard error stream.
     """
@@ -218,7 +219,7 @@ def planned(
 
 
 def estimator_of(gradient: Any) -> Estimator:
-    """The estimator that the argument `gradient` stands for."""
+    """Return the estimator for the argument `gradient`."""
     if isinstance(gradient, Estimator):
         return gradient
     if isinstance(gradient, str) and gradient in GRADIENTS:
@@ -231,7 +232,7 @@ def estimator_of(gradient: Any) -> Estimator:
 
 
 class NoCounts:
-    """A dynamics none of whose parameters moves by counts."""
+    """Takes the place of a dynamics that moves no parameter by counts."""
 
     def spaces(self, params: Any) -> Any:
         return {}
@@ -241,12 +242,12 @@ class NoCounts:
 
 
 def moves_by_counts(dynamics: Dynamics) -> MovesByCounts:
-    """The dynamics itself, if it brings spaces of its own."""
+    """Return the dynamics if it defines spaces for its parameters, otherwise `NoCounts()`."""
     return dynamics if isinstance(dynamics, MovesByCounts) else NoCounts()
 
 
 def without_gibbs(dynamics: Dynamics) -> tuple[Dynamics, dict[str, Callable]]:
-    """The dynamics of the parameters that move, and what draws the others."""
+    """Split a dynamics into that of the moving parameters, and the functions of Gibbs steps."""
     if not isinstance(dynamics, Mixed):
         return dynamics, {}
     gibbs = {k: b.draw for k, b in dynamics.blocks.items() if isinstance(b, Gibbs)}
@@ -254,7 +255,7 @@ def without_gibbs(dynamics: Dynamics) -> tuple[Dynamics, dict[str, Callable]]:
 
 
 def chart_of(constrain: Any, dynamics: Dynamics, params: Any) -> Chart:
-    """The spaces of all parameters: those that the dynamics brings, and the user's."""
+    """Return the spaces of all parameters: those of the dynamics, and those of `constrain`."""
     own = moves_by_counts(without_gibbs(dynamics)[0]).spaces(params)
     given = spaces(constrain, params)
     for name in constrain or {}:
@@ -274,7 +275,7 @@ def chart_of(constrain: Any, dynamics: Dynamics, params: Any) -> Chart:
 def check_parts(
     dynamics: Dynamics, gibbs: Any, chart: Chart, estimator: Estimator, temperature: Any
 ) -> None:
-    """See that the parts of a sampler suit one another."""
+    """Check that the parts of a sampler can be combined."""
     by_counts = any(tree.leaves(chart.has_counts))
     if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
         raise ValueError(
@@ -289,9 +290,10 @@ def check_parts(
 
 
 def starting_statistic(model: Model, x: Any, rows: Any, N: int) -> Any:
-    """What a few rows say of the counts of all, at the start; None where there are none.
+    """Estimate the gradient at the start from a few rows; return None if no parameter has counts.
 
-    Counts are looked at elsewhere, too: a likelihood may be at its maximum where the chain starts.
+    Counts are also checked at a second point: where the likelihood has its maximum, counts of a
+    wrong likelihood are 0 and would pass.
     """
     is_count, count = model.chart.has_counts, len(tree.leaves(rows)[0])
     if not any(tree.leaves(is_count)):
@@ -310,14 +312,14 @@ def starting_statistic(model: Model, x: Any, rows: Any, N: int) -> Any:
 
 
 def each_start(fn: Callable, starts: Any) -> Any:
-    """`fn` of the starting values of each chain."""
+    """Apply `fn` to the starting values of each chain."""
     count = len(tree.leaves(starts)[0])
     each = [fn(tree.map(lambda a: a[c], starts)) for c in range(count)]  # noqa: B023
     return tree.map(lambda *a: np.stack(a), *each)
 
 
 def set_up(plan: Plan) -> Sampler:
-    """Find the mode where one is wanted, and make the sampler."""
+    """Find the mode if the estimator needs it, and make the sampler."""
     model, source, n, estimator = plan.model, plan.source, plan.n, plan.estimator
     search = partial(find_mode, model, source, n, plan.seed, verbose=plan.verbose)
     mode = estimator.start(model.chart.inverse(plan.params), search)
@@ -346,7 +348,7 @@ def set_up(plan: Plan) -> Sampler:
 
 
 def printable(value: Any) -> Any:
-    """Arguments as they can be stored: functions and objects by their names."""
+    """Return arguments in a form that can be stored: functions and objects by their `repr`."""
     if isinstance(value, Mapping):
         return {k: printable(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):

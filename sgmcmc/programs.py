@@ -14,7 +14,7 @@ import tensorflow as tf
 from . import checks, tree
 from .fingerprint import Fingerprint, UnknownValue
 
-MODELS = 32  # the programs of so many models are kept
+MODELS = 32  # the programs of this many models are kept
 
 known: OrderedDict[Hashable, tuple[Programs, list]] = OrderedDict()
 lock = Lock()
@@ -95,7 +95,7 @@ def compiled(fn: Callable, jit: bool) -> Callable:
                 "the speed",
                 stacklevel=2,
             )
-        fn = None  # let it go, as it may refer to the data, which the program does not
+        fn = None  # release it: it may refer to the data, which the program does not
         return result
 
     return call

@@ -1,7 +1,7 @@
 """Random numbers from a key, which are the same with XLA and without it.
 
-Some samplers need random numbers whose law depends on their state, as SCIR its Poisson counts. They
-get a key for each step and chain, and draw the numbers from it in compiled code.
+Some samplers need random numbers whose law depends on their state, such as the Poisson counts of
+SCIR. They get a key for each step and chain, and draw the numbers from it in compiled code.
 """
 
 from __future__ import annotations

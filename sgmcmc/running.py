@@ -1,4 +1,4 @@
-"""Running a sampler: on for some iterations, step by step, and where it stands."""
+"""Run a sampler, advance it step by step, and read its parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sampler import Sampler
 
 
 class Wish(NamedTuple):
-    """What is asked of a run, once its arguments were checked."""
+    """The arguments of a run, after they were checked."""
 
     n_iters: int
     burn_in: int
@@ -40,43 +40,43 @@ def run(
     out: str | Path | None = None,
     verbose: bool | None = None,
 ) -> Draws:
-    """Run a sampler on from where it stands, and return its draws.
+    """Run a sampler from its current state, and return the draws.
 
     Parameters
     ----------
     sampler : Sampler
         What `sgld_setup` or another `*_setup` returned.
     n_iters : int
-        Iterations that count, after `burn_in`.
+        Iterations after `burn_in`.
     burn_in : int
-        Iterations before those that count.
+        Iterations at the start, whose draws are not kept.
     thin : int
-        Keep one draw in so many.
+        Keep every `thin`-th draw.
     track : dict of functions, optional
         Test functions of `params`, evaluated in compiled code at each draw that is kept. Their
         values are returned along with the draws, under the names given here.
     keep : list of str, optional
         The parameters whose draws are kept; `[]` for none. All by default.
     out : path, optional
-        An empty or new folder: the draws go to files there and not to memory, that of `beta` to
-        `params/beta.npy`, for `np.load(..., mmap_mode="r")`. What a failed run did not reach is 0.
-        Their space is allocated at the start, where the system can do so.
+        An empty or new folder. The draws are stored in files there instead of memory: those of
+        `beta` in `params/beta.npy`, for `np.load(..., mmap_mode="r")`. Disk space is allocated at
+        the start, if the system can do so. Draws that a failed run did not reach are 0 there.
     verbose : bool, optional
-        Show progress, on the standard error stream. As in the sampler's `*_setup` by default.
+        Show progress, on the standard error stream. By default as in the sampler's `*_setup`.
 
     Returns
     -------
     Draws
-        The draws by name, (n_iters // thin, ...), or (n_chains, n_iters // thin, ...) with
-        `n_chains`; their statistics and settings.
+        The draws by name, of shape (n_iters // thin, ...), or (n_chains, n_iters // thin, ...) with
+        `n_chains`; with their statistics and settings.
 
     Raises
     ------
     ChainDiverged
-        Where a number becomes NaN or infinite. The exception's `draws` are those before. So are
-        those of a KeyboardInterrupt, and of any other exception that ends the run.
+        If a number becomes NaN or infinite. The exception's attribute `draws` has the draws before.
+        A KeyboardInterrupt, and any other exception that ends the run, has it too.
     OSError
-        Where the disk has no room for the draws in `out`. The exception's `draws` are those before.
+        If the disk has no room for the draws in `out`. The exception's `draws` has those before.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def run(
 
 
 def collect(sampler: Sampler, wish: Wish) -> Draws:
-    """Run a sampler, and keep its draws."""
+    """Run a sampler, and return its draws."""
     n_iters, burn_in, thin, track, keep, out, verbose = wish
     began = sampler.state.iteration
     memory = Memory(n_iters // thin, sampler.n_chains, out)
@@ -118,7 +118,7 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
         with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
             sampler.run(n_iters, [memory], keep, burn_in, thin, track, progress)
     except (Exception, KeyboardInterrupt) as stop:
-        if isinstance(stop, KeyboardInterrupt):  # it may come between storing and going on
+        if isinstance(stop, KeyboardInterrupt):  # may come before the state is updated
             gone = sampler.state.iteration - began - burn_in
             memory.filled = min(memory.filled, max(0, gone // thin))
         if memory.arrays is None:
@@ -131,7 +131,7 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
 
 
 def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:
-    """All that a run collects, of no draws: arrays (0, chains, ...), by the sampler's state."""
+    """Return all that a run collects, but without draws: arrays of shape (0, chains, ...)."""
     engine, schedule = sampler.engine, sampler.feeder.schedule
     like = engine.traced_like(sampler.state.chain, tf.ones(len(schedule), sampler.feeder.dtype))
     here = tree.map(lambda x: x[0], like["params"])
@@ -164,14 +164,14 @@ def wish(
 
 
 def step(sampler: Sampler, n: int = 1) -> None:
-    """Advance a sampler by n iterations; the variables `sampler.params` follow.
+    """Advance a sampler by n iterations, and update the variables `sampler.params`.
 
     Parameters
     ----------
     sampler : Sampler
         What `sgld_setup` or another `*_setup` returned.
     n : int
-        How many iterations. Many small calls give the same chain as one large one, more slowly.
+        The number of iterations. Many small calls give the same chain as one large one, but slower.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def step(sampler: Sampler, n: int = 1) -> None:
 
 
 def get_params(sampler: Sampler) -> dict[str, Any]:
-    """The parameters where a sampler stands, as NumPy arrays.
+    """Return the current parameters of a sampler, as NumPy arrays.
 
     Parameters
     ----------
@@ -205,8 +205,8 @@ def get_params(sampler: Sampler) -> dict[str, Any]:
     Returns
     -------
     dict of arrays
-        In the form of the `params` that it was given, with a leading axis where there are
-        `n_chains`.
+        In the form of the sampler's argument `params`, with a leading axis of chains if `n_chains`
+        was given.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def get_params(sampler: Sampler) -> dict[str, Any]:
 
 
 def of_setup(sampler: Sampler) -> Sampler:
-    """A sampler, and nothing else."""
+    """Check that this is a sampler, and return it."""
     if not isinstance(sampler, Sampler):
         raise TypeError(f"sampler must come from a *_setup function, not {type(sampler).__name__}")
     return sampler

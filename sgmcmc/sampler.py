@@ -25,11 +25,11 @@ from .progress import Progress
 from .source import Source
 from .streams import RENEWAL, stream
 
-CALL_SECONDS = 0.1  # about how long compiled code may go on before Ctrl-C is heard
+CALL_SECONDS = 0.1  # about the longest call of compiled code, during which Ctrl-C is not heard
 
 
 class State(NamedTuple):
-    """All that a chain needs to go on, with its seed."""
+    """All that is needed to continue the chains, besides the seed."""
 
     chain: Chains
     estimator: Any
@@ -37,14 +37,14 @@ class State(NamedTuple):
 
 
 class Collector(Protocol):
-    """Takes the draws of a run, a block at a time; the same block twice does no harm."""
+    """Receives the draws of a run, block by block; to receive a block twice does no harm."""
 
     def add(self, at: int, draws: Mapping[str, Any]) -> None:
-        """Draws at, at + 1, ... of the run, each (draws, chains, ...)."""
+        """Store the draws with numbers at, at + 1, ...; arrays have shape (draws, chains, ...)."""
 
 
 class Sampler:
-    """One or many chains of a sampler, where they stand.
+    """One or several chains, with their current state.
 
     A sampler runs in one thread at a time, and in the process that made it: it cannot be copied or
     pickled. See the README on threads and processes.
@@ -52,14 +52,14 @@ class Sampler:
     Attributes
     ----------
     params : dict of tf.Variable
-        The parameters now, in the form in which they were given; a function of the user's that
-        reads them sees each `step`. To be read: assigning to them does not move the chain.
+        The current parameters, in the form in which they were given. A user's function that reads
+        them sees their values after each `step`. Assigning to them does not move the chain.
     state : State
-        The chains, and how many iterations are behind them.
+        The chains, and the number of iterations so far.
     mode : dict of arrays, or None
         The point on which control variates are centred: the mode that was found, or given.
     settings : dict
-        The arguments that made it, `mode` among them.
+        The arguments with which it was made, `mode` among them.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Sampler:
         jit: bool = True,
         verbose: bool = True,
     ) -> None:
-        """Chains set out from `x`, the chart coordinates of all parameters."""
+        """Start the chains at `x`, the chart coordinates of all parameters."""
         self.engine, self.feeder = engine, feeder
         self.settings, self.jit, self.verbose = dict(settings), jit, verbose
         self.running = threading.Lock()
@@ -105,7 +105,7 @@ class Sampler:
 
     @property
     def n_chains(self) -> int | None:
-        """How many chains the user asked for; None for one without an axis of its own."""
+        """The number of chains that the user asked for; None for one chain without a chain axis."""
         return self.engine.chains if self.engine.many else None
 
     @property
@@ -124,7 +124,7 @@ class Sampler:
         )
 
     def renew(self) -> None:
-        """Let the estimator look at the data again, from where the chains stand."""
+        """Renew the estimator's state from the data, with the chains at their current position."""
         engine, (chains, state, iteration) = self.engine, self.state
         rng = stream(self.feeder.seed, RENEWAL, iteration)
         data = Data(self.feeder.source, engine.n, rng)
@@ -142,10 +142,10 @@ class Sampler:
         track: Mapping[str, Tracked] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Go on by burn_in + n_iters iterations; every thin-th of the last n_iters is collected.
+        """Advance by burn_in + n_iters iterations, and collect every thin-th of the last n_iters.
 
-        Of the parameters, collectors get those to `keep`. A call of the compiled program ends with
-        its block, or after about CALL_SECONDS.
+        Collectors only get the parameters in `keep`. A call of the compiled program ends with its
+        block, or after about CALL_SECONDS.
         """
         size, began = self.feeder.size, self.state.iteration
         kept_from, end = began + burn_in, began + burn_in + n_iters
@@ -201,12 +201,12 @@ class Sampler:
 
 
 def cut(nest: Any, span: slice) -> Any:
-    """Some entries along the first axis, as NumPy arrays."""
+    """Return some entries along the first axis, as NumPy arrays."""
     return tree.map(lambda x: x.numpy()[span], nest)
 
 
 def assign(variable: tf.Variable, value: tf.Tensor) -> None:
-    """A third of the cost of `variable.assign`."""
+    """Assign a value to a variable, at a third of the cost of `variable.assign`."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
 
@@ -229,7 +229,7 @@ def assemble(
     jit: bool = True,
     verbose: bool = True,
 ) -> Sampler:
-    """A sampler of these parts, with chains that set out from chart coordinates x."""
+    """Make a sampler of these parts, with chains that start at chart coordinates x."""
     gibbs = dict(gibbs or {})
     tempered = callable(temperature) or temperature != 1
     columns = [*schedule, temperature] if tempered else schedule

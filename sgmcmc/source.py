@@ -1,4 +1,4 @@
-"""Where rows of data come from: arrays in memory or outside."""
+"""Read the rows of the data, from arrays in memory or outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCK_BYTES = 16 << 20
 
 
 class Source:
-    """A data set in memory or outside, whose rows are read as they are wanted.
+    """A data set in memory or outside, whose rows are read as they are needed.
 
     Floating-point arrays in memory have the type `dtype` already; those outside are converted, and
     searched for NaN and infinite values, as they are read.
@@ -32,15 +32,15 @@ class Source:
         )
 
     def shapes(self, *leading: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of so many rows."""
+        """Return the shape of each array, with these leading axes in place of the rows."""
         return {k: (*leading, *v.shape[1:]) for k, v in self.arrays.items()}
 
     def gather(self, index: np.ndarray, out: dict[str, np.ndarray]) -> None:
-        """Write the rows of these numbers to `out`."""
+        """Write the rows with these numbers to `out`."""
         for name, array in self.arrays.items():
             to = out[name]
             in_one_piece = isinstance(array, np.ndarray) and array.flags.c_contiguous
-            if array.dtype == to.dtype and in_one_piece:  # else take copies all of it
+            if array.dtype == to.dtype and in_one_piece:  # else np.take copies the whole array
                 np.take(array, index, axis=0, out=to, mode="clip")
             else:
                 with np.errstate(over="ignore"):
@@ -48,7 +48,7 @@ class Source:
             self.check(name, to.reshape(-1, *array.shape[1:]), index.reshape(-1))
 
     def rows(self, start: int, stop: int) -> dict[str, tf.Tensor]:
-        """Consecutive rows."""
+        """Return the rows start ... stop − 1."""
         out = {}
         for name, array in self.arrays.items():
             with np.errstate(over="ignore"):
@@ -58,13 +58,13 @@ class Source:
         return out
 
     def check(self, name: str, rows: np.ndarray, index: np.ndarray) -> None:
-        """Search rows that were read from outside for NaN and infinite values."""
+        """Check that rows that were read from outside have no NaN and no infinite values."""
         array = self.arrays[name]
         if is_outside(array) and array.dtype.kind == "f":
             checks.finite(f"dataset[{name!r}]", rows, index, array)
 
     def probe(self, count: int) -> dict[str, tf.Tensor]:
-        """The first rows, and those with the smallest and largest integers: indices, most often."""
+        """Return the first rows, and those with the extremes of integers, which may be indices."""
         index = np.arange(count)
         for array in self.arrays.values():
             if count < self.N and array.dtype.kind in "iu" and not is_outside(array):
@@ -73,13 +73,13 @@ class Source:
         return self.subset(index).rows(0, len(index))
 
     def pieces(self, nbytes: int = BLOCK_BYTES) -> Iterator[dict[str, tf.Tensor]]:
-        """All rows, in pieces of bounded size."""
+        """Yield all rows, in pieces of bounded size."""
         count = max(1, nbytes // max(1, self.row_bytes))
         for start in range(0, self.N, count):
             yield self.rows(start, min(start + count, self.N))
 
     def subset(self, index: np.ndarray) -> Source:
-        """A source of these rows alone, held in memory."""
+        """Return a source of these rows alone, held in memory."""
         out = {k: np.empty(s, self.dtypes[k]) for k, s in self.shapes(len(index)).items()}
         self.gather(index, out)
         return Source(out, self.dtype)

@@ -17,9 +17,9 @@ class decay:  # noqa: N801 - called as a function
     h : float
         The first step size.
     tau : float
-        After about so many iterations the step begins to shrink.
+        After about this many iterations the step begins to shrink.
     kappa : float
-        How fast it shrinks. Welling and Teh (2011) want 1/2 < κ ≤ 1.
+        How fast it shrinks. Welling and Teh (2011) require 1/2 < κ ≤ 1.
 
     Examples
     --------
@@ -44,16 +44,16 @@ class decay:  # noqa: N801 - called as a function
 
 @dataclass(frozen=True)
 class cyclical:  # noqa: N801 - called as a function
-    """A schedule that begins anew after each `cycle` of iterations, for the argument `stepsize`.
+    """A schedule that starts again after every `cycle` iterations, for the argument `stepsize`.
 
     In iteration k = 0, 1, ... the step size is
 
         h/2 · [cos(π (k mod cycle)/cycle) + 1]
 
     A cycle begins with large steps, which lead from mode to mode, and ends with small ones, which
-    sample the mode that was found. In the first part of a cycle, its share `exploration`, the chain
-    can also climb without noise: pass `temperature` with the step size. Keep the draws of the ends
-    of cycles.
+    sample the mode that was found. In the first part of a cycle, the share `exploration`, the chain
+    can also climb without noise: pass `temperature` with the step size. Keep the draws from the
+    ends of cycles.
 
     Zhang, Li, Zhang, Chen and Wilson (2020), Cyclical stochastic gradient MCMC for Bayesian deep
     learning, ICLR.
@@ -63,7 +63,7 @@ class cyclical:  # noqa: N801 - called as a function
     h : float
         The first step size of a cycle.
     cycle : int
-        Iterations of a cycle.
+        The number of iterations in a cycle.
     exploration : float
         The share of a cycle for which `temperature` is 0.
 
@@ -94,5 +94,5 @@ class cyclical:  # noqa: N801 - called as a function
         return self.h / 2 * (cos(pi * (k % self.cycle) / self.cycle) + 1)
 
     def temperature(self, k: int) -> float:
-        """0 in the first part of a cycle, and else 1: for the argument `temperature`."""
+        """Return 0 in the first part of a cycle, otherwise 1: for the argument `temperature`."""
         return float(k % self.cycle >= self.exploration * self.cycle)

@@ -1,4 +1,4 @@
-"""Streams of random numbers that the host draws: each belongs to a purpose, a chunk and a chain."""
+"""Streams of random numbers, drawn on the host: one for each purpose, chunk and chain."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from typing import Any
 
 import numpy as np
 
-# What a stream of random numbers is for
+# The purposes of streams
 ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS = range(7)
 
 
 def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random.Generator:
-    """The random numbers of one purpose, chain and chunk of iterations."""
+    """Return the generator of one purpose, chunk of iterations and chain."""
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, chunk, chain, purpose]))
 
 
 def row_type(N: int) -> type:
-    """Integers that can number N rows."""
+    """Return a type of integers that can number N rows."""
     return np.int32 if N <= 2**31 else np.int64
 
 
 def without_replacement(rng: np.random.Generator, N: int, n: int, count: int) -> np.ndarray:
-    """`count` sets of n distinct rows out of N, each in time O(n).
+    """Draw `count` sets of n distinct rows out of N, each in time O(n).
 
-    Rows are drawn with replacement and duplicates drawn again until there are none, which is a
-    stream of draws that keeps the first n distinct ones. Past N/2, the rows left out are drawn.
+    Rows are drawn with replacement, and duplicates are drawn again until there are none. This is
+    the same as to draw rows one by one and keep the first n distinct ones. If n is above N/2, the
+    rows to be left out are drawn.
     """
     if 2 * n > N:
         kept = np.ones((count, N), bool)
@@ -46,10 +47,10 @@ def without_replacement(rng: np.random.Generator, N: int, n: int, count: int) ->
 
 
 def standard_normals(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Standard normals; in single precision by Box and Muller's method.
+    """Draw standard normals; in single precision by the method of Box and Muller.
 
-    Its logarithms and sines use the processor's vectors: a third of the time of NumPy's ziggurat.
-    Radii come from 32 bits, and so reach 6.8 standard deviations.
+    Its logarithms and sines use vector instructions, and take a third of the time of NumPy's
+    ziggurat. Radii come from 32 bits, and so are at most 6.8 standard deviations.
     """
     if np.dtype(dtype) != np.float32:
         return rng.standard_normal(shape, dtype)

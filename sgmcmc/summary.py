@@ -12,9 +12,9 @@ import numpy as np
 from . import checks, tree
 
 MAX_ROWS, END_ROWS = 60, 5  # of a longer table, only the first and last rows are printed
-BLOCK = 2**21  # so many numbers are copied at a time, or all draws of one quantity if they are more
-WORK = 2**18  # so many numbers are transformed or subtracted at a time
-FIRST_LAGS, MOST_LAGS = 2**10, 2**17  # so many lags at first, then more; the first mostly suffice
+BLOCK = 2**21  # numbers that are copied at a time, or all draws of one quantity if they are more
+WORK = 2**18  # numbers that are transformed or subtracted at a time
+FIRST_LAGS, MOST_LAGS = 2**10, 2**17  # lags at first, which mostly suffice; the most at a time
 QUANTILES = (0.05, 0.5, 0.95)
 
 

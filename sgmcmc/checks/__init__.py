@@ -1,4 +1,4 @@
-"""Checks of what users pass in: errors name the argument, what came and what would do."""
+"""Checks of users' arguments. Errors name the argument, what was given, and what is allowed."""
 
 from .arguments import dataset as dataset
 from .arguments import folder as folder

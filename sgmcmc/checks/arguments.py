@@ -1,4 +1,4 @@
-"""Arguments that all samplers share."""
+"""Check the arguments that all samplers share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .words import described
 
 
 def stepsize(value: Any, params: Any) -> Any:
-    """A positive number, or a schedule that checks itself, for each parameter."""
+    """Return, for each parameter, a positive number or a schedule that checks its values."""
     dtype = tree.leaves(params)[0].dtype if params else np.float32
 
     def check(name: str, value: Any, also: str = "") -> Any:
@@ -37,7 +37,7 @@ def stepsize(value: Any, params: Any) -> Any:
 
 
 def temperature(value: Any) -> Any:
-    """A number of at least 0, or a schedule of them."""
+    """Return a number of at least 0, or a schedule that checks its values."""
     if not callable(value):
         return number("temperature", value, " or a schedule", at_least=0)
     checked = partial(scheduled, value, name="temperature", above=-math.inf, at_least=0)
@@ -46,7 +46,7 @@ def temperature(value: Any) -> Any:
 
 
 def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
-    """Arrays that share their first axis; those in memory are made contiguous and of one dtype."""
+    """Return arrays with equally many rows. Those in memory are contiguous, and floats `dtype`."""
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         value = by_column(value)
     named("dataset", value, "arrays, such as {'X': X, 'y': y}, or a DataFrame")
@@ -70,7 +70,7 @@ def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
 
 
 def by_column(frame: Any) -> dict[str, Any]:
-    """The columns of a DataFrame of pandas, or polars, by name."""
+    """Return the columns of a DataFrame of pandas or polars, by name."""
     names = list(frame.columns)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -79,7 +79,7 @@ def by_column(frame: Any) -> dict[str, Any]:
 
 
 def params(value: Any, dtype: tf.DType) -> dict:
-    """Starting values as a dict of arrays, which may be nested."""
+    """Return starting values as a dict of arrays, which may be nested."""
     named("params", value, "starting values, such as {'beta': np.zeros(3)}")
 
     def start(name: str, value: Any) -> Any:
@@ -92,7 +92,7 @@ def params(value: Any, dtype: tf.DType) -> dict:
 
 
 def like_params(name: str, value: Any, params: Any, leading: tuple[int, ...]) -> Any:
-    """Finite arrays of the names and shapes of `params`, behind these leading axes."""
+    """Return finite arrays with the names of `params`, and its shapes after the leading axes."""
     if not isinstance(params, dict):
         x, wanted = array(name, value), (*leading, *params.shape)
         if x.shape != wanted:
@@ -105,7 +105,7 @@ def like_params(name: str, value: Any, params: Any, leading: tuple[int, ...]) ->
 
 
 def minibatch_size(value: Any, N: int) -> int:
-    """How many rows a minibatch has."""
+    """Return the number of rows in a minibatch."""
     wanted = f"a whole number of rows from 1 to N = {N}, or a proportion below 1"
     try:
         size = number("minibatch_size", value, above=0)
@@ -128,14 +128,14 @@ def minibatch_size(value: Any, N: int) -> int:
 
 
 def keep(value: Any, params: Any) -> list[str]:
-    """Names of parameters."""
+    """Return the names of the parameters to keep."""
     if value is None:
         return list(params)
     return names_of_parameters("keep", value, params)
 
 
 def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
-    """How long to run, and which draws to keep."""
+    """Return the checked `n_iters`, `burn_in` and `thin`."""
     n_iters, burn_in = whole("n_iters", n_iters), whole("burn_in", burn_in, at_least=0)
     if whole("thin", thin) > n_iters:
         raise ValueError(f"thin must be at most n_iters = {n_iters}, not {thin}")
@@ -143,7 +143,7 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
 
 
 def folder(value: Any) -> Path | None:
-    """A folder that is empty, or can be made: that is left to the run."""
+    """Check that a folder is empty, or can be made. The run makes it."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):

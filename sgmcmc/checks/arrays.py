@@ -1,4 +1,4 @@
-"""Arrays, and dicts of arrays."""
+"""Check arrays, and dicts of arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLICE_BYTES = 16 << 20
 
 
 def named(name: str, value: Any, wanted: str) -> None:
-    """A dict that is not empty and has strings for names."""
+    """Check that this is a dict that is not empty and has strings as names."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict of {wanted}, not {described(value)}")
     if not value:
@@ -31,7 +31,7 @@ def named(name: str, value: Any, wanted: str) -> None:
 
 
 def array(name: str, value: Any, outside: bool = False) -> Any:
-    """An array of numbers or booleans, in memory unless it may be `outside`."""
+    """Return an array of numbers or booleans, in memory unless it may be `outside`."""
     if isinstance(value, np.memmap):
         x = value
     elif outside and read_by_slices(value):
@@ -58,7 +58,7 @@ def array(name: str, value: Any, outside: bool = False) -> Any:
 
 
 def not_numbers(dtype: Any, x: Any) -> str:
-    """What values of a type of NumPy or pandas are, and how to make numbers of them."""
+    """Describe values of a type of NumPy or pandas, and how to make numbers of them."""
     kind, name = dtype.kind, str(dtype)
     if name == "category":
         return "category values: use their integer codes, .cat.codes"
@@ -77,12 +77,12 @@ def not_numbers(dtype: Any, x: Any) -> str:
 
 
 def tensors(nest: Any) -> Any:
-    """The arrays of a nest as tensors."""
+    """Return the arrays of a nest as tensors."""
     return tree.map(tf.convert_to_tensor, nest)
 
 
 def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
-    """Finite numbers of this type, in one piece of memory."""
+    """Return finite numbers of this type, contiguous in memory."""
     with np.errstate(over="ignore"):
         result = x.astype(dtype, order="C", copy=copy)
     finite(name, result, given=x)
@@ -90,10 +90,10 @@ def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
 
 
 def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None, given: Any = None) -> None:
-    """No NaN, no infinite value.
+    """Check that there is no NaN and no infinite value.
 
-    `given` are the numbers before they were converted, where they may have been too large for it;
-    `rows` the numbers of its rows that are in x, where those are not all.
+    `given` has the values before they were converted to a type that may be too small for them.
+    `rows` has the numbers of the rows in x, if x does not have all rows.
     """
     is_scalar, x = x.ndim == 0, np.atleast_1d(x)
     given = x if given is None else np.atleast_1d(given) if is_scalar else given

@@ -1,4 +1,4 @@
-"""The user's functions, tried on a few rows so that mistakes are met in the user's own words."""
+"""Try the user's functions on a few rows, so that errors name the user's functions and arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .arrays import named, tensors
 from .values import function, same_names
 from .words import described, summary
 
-TRIES = 100  # sets of columns that are cast to see whether the model then runs
+TRIES = 100  # the most sets of columns that are cast to see whether the model then runs
 
 
 def model(
@@ -26,10 +26,9 @@ def model(
     free: Collection[str] = (),
     jit: bool = False,
 ) -> set[str]:
-    """Try the model on a few rows, so that users meet their own mistakes in their own words.
+    """Try the model on a few rows, and return the types of the operations that it is made of.
 
-    It need not depend on the parameters that are `free`, as what moves them is not its gradient.
-    Returns the types of the operations that it is made of.
+    It need not depend on the parameters that are `free`, which are not moved by its gradient.
     """
     parts: dict[str, tuple[Callable, tuple]] = {}
     types: set[str] = set()
@@ -71,9 +70,9 @@ def model(
 def counter(
     label: str, call: Callable, names: Collection[str] | None, params: Any, rows: Any, jit: bool
 ) -> None:
-    """See that a function that draws counts returns them by parameter.
+    """Check that a function that draws counts returns them by parameter.
 
-    It is not run, as the counts are looked at elsewhere.
+    It is traced and not run, as `counts` checks the values.
     """
     found, types = drawing(label, call, params, rows)
     operations.consider(label, types, jit)
@@ -85,7 +84,7 @@ def counter(
 
 
 def gibbs_step(label: str, draw: Callable, like: Any, params: Any, rows: Any, jit: bool) -> None:
-    """See that a function that draws a parameter returns what it should, by running it once."""
+    """Check what a function that draws a parameter returns, by running it once."""
     found, types = drawing(label, draw, params, rows)
     operations.consider(label, types, jit)
     in_form(label, found, like)
@@ -100,7 +99,7 @@ def gibbs_step(label: str, draw: Callable, like: Any, params: Any, rows: Any, ji
 
 
 def drawing(label: str, call: Callable, params: Any, rows: Any) -> tuple[Any, set[str]]:
-    """What a function of (params, data, key) returns, without values, and its operations."""
+    """Trace a function of (params, data, key), and return its outline and operations."""
     found, error, types = outline(call, *tensors((params, rows)), tf.constant([0, 0]))
     if error:
         raise ValueError(f"{label} raised {summary(error)}") from error
@@ -108,7 +107,7 @@ def drawing(label: str, call: Callable, params: Any, rows: Any) -> tuple[Any, se
 
 
 def in_form(label: str, found: Any, like: Any) -> None:
-    """Arrays in the form and of the shapes of parameters."""
+    """Check that arrays have the form and the shapes of the parameters."""
     try:
         tree.map(partial(matching, label), found, like)
     except (TypeError, ValueError) as error:
@@ -118,16 +117,16 @@ def in_form(label: str, found: Any, like: Any) -> None:
 
 
 def matching(label: str, x: Any, like: np.ndarray) -> None:
-    """A result of the shape of the parameter."""
+    """Check that a result has the shape of the parameter."""
     shape = tuple(x.shape if tf.is_tensor(x) else np.shape(x))
     if shape != like.shape:
         raise ValueError(f"{label} must return an array of shape {like.shape}, not {shape}")
 
 
 def counts(evaluate: Callable, params: Any, rows: Any, is_count: Any, drawn: bool) -> Any:
-    """The gradients of some rows, once those that are counts are seen to be finite.
+    """Return the gradients of some rows, after checking that those that are counts are finite.
 
-    They may be `drawn` by a function of the user's.
+    If `drawn`, a user's function draws the counts.
     """
     try:
         arguments = tensors((params, rows))
@@ -151,7 +150,7 @@ def counts(evaluate: Callable, params: Any, rows: Any, is_count: Any, drawn: boo
 
 
 def one_number(name: str, value: Any) -> None:
-    """The value of a log density."""
+    """Check that the value of a log density is one finite number."""
     if value is None:
         raise ValueError(f"{name} must return one number, not None: is a `return` missing?")
     try:
@@ -172,7 +171,7 @@ def one_number(name: str, value: Any) -> None:
 
 
 def called(name: str, fn: Callable, *arguments: Any) -> Any:
-    """fn(*arguments), with the user's own error in front if it raises."""
+    """Return fn(*arguments). If it raises, the message has the function's name and a hint."""
     try:
         return fn(*tree.copies(*arguments))
     except Exception as error:
@@ -181,9 +180,9 @@ def called(name: str, fn: Callable, *arguments: Any) -> Any:
 
 
 def traced(name: str, fn: Callable, *arguments: Any, jit: bool = False) -> set[str]:
-    """What works on values must work in compiled code as well; the operations that it is made of.
+    """Check that a function can be traced, and return the types of its operations.
 
-    With `jit`, that code is compiled by XLA.
+    If `jit`, it is to be compiled by XLA.
     """
     _, error, types = outline(fn, *arguments)
     if error:
@@ -193,7 +192,7 @@ def traced(name: str, fn: Callable, *arguments: Any, jit: bool = False) -> set[s
 
 
 def not_compiled(name: str, error: Exception) -> ValueError:
-    """The error for a function that works on values alone."""
+    """Return the error for a function that works on values but cannot be traced."""
     return ValueError(
         f"{name} works on values but not in compiled code: {summary(error).split('. ')[0]}."
         " It must be made of TensorFlow operations (tf.where or tf.cond instead of if, no "
@@ -202,7 +201,7 @@ def not_compiled(name: str, error: Exception) -> ValueError:
 
 
 def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[str]]:
-    """The result of fn, without values, or its error in compiled code, and its operations."""
+    """Trace fn, and return its result without values, or its error, and its operations."""
     outcome: list[Any] = []
 
     def attempt(*arguments: Any) -> None:
@@ -216,7 +215,7 @@ def outline(fn: Callable, *arguments: Any) -> tuple[Any, Exception | None, set[s
 
 
 def dtype_hint(fn: Callable, arguments: Any) -> str:
-    """What to do where the function runs in the other precision only."""
+    """Return a hint if the function runs in the other precision only."""
     mine = tree.leaves(arguments)[0].dtype
     other = tf.float64 if mine == tf.float32 else tf.float32
     if not works(fn, *tree.map(lambda x: tf.cast(x, other) if x.dtype == mine else x, arguments)):
@@ -228,9 +227,9 @@ def dtype_hint(fn: Callable, arguments: Any) -> str:
 
 
 def cast_hint(fn: Callable, arguments: Any, error: Exception) -> str:
-    """What to do where the function runs once some integers or booleans of the data are cast.
+    """Return a hint if the function runs after some integers or booleans of the data are cast.
 
-    Others may be indices, which must stay integers. Sets of all, few and nearly all are tried.
+    Others may be indices, which must stay integers. First all are cast, then few or nearly all.
     """
     params, *data = arguments
     mine, rows = tree.leaves(params)[0].dtype, data[0] if data else {}
@@ -257,7 +256,7 @@ def cast_hint(fn: Callable, arguments: Any, error: Exception) -> str:
 
 
 def works(fn: Callable, *arguments: Any) -> bool:
-    """Whether a function runs on these arguments."""
+    """True if a function runs on these arguments."""
     try:
         fn(*tree.copies(*arguments))
     except Exception:
@@ -266,15 +265,15 @@ def works(fn: Callable, *arguments: Any) -> bool:
 
 
 class Tracked(NamedTuple):
-    """A test function of the user's, and the graph that it was traced to, of one chain's values."""
+    """A user's test function, and its graph for the values of one chain."""
 
     call: Callable
     program: Callable
-    makes_choices: bool  # there is tf.cond in it, so that chains must take turns
+    makes_choices: bool  # it has tf.cond, so that chains are evaluated one by one
 
 
 def track(value: Any, params: Any) -> dict[str, Tracked]:
-    """Test functions of the parameters, each traced once, and run once."""
+    """Trace each test function of the parameters, and run it once."""
     if value is None:
         return {}
     named(
@@ -288,7 +287,7 @@ def track(value: Any, params: Any) -> dict[str, Tracked]:
 
 
 def tracked(name: str, fn: Callable, params: Any) -> Tracked:
-    """A test function, traced and tried."""
+    """Trace one test function, and try it."""
     errors, (arguments,) = [], tensors((params,))
 
     def attempt(params: Any) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""A sampler's own arguments: fields of its dataclasses, each declared with its check."""
+"""Declare and check a sampler's own arguments, which are fields of its dataclasses."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from .values import boolean, by_parameter, function, names_of_parameters, number
 def tunable(
     default: Any, check: Callable, doc: str, positional: bool = False, at_start: bool = False
 ) -> Any:
-    """A sampler's own argument: `check(name, value, params)` returns the value to use.
+    """Declare a sampler's own argument; `check(name, value, params)` returns the value to use.
 
-    One that matters `at_start` alone is no part of the compiled program.
+    An argument that only matters `at_start` is not part of the compiled program.
     """
     metadata = {"check": check, "doc": doc, "positional": positional, "at_start": at_start}
     return field(default=default, metadata=metadata)
 
 
 def required(check: Callable, doc: str) -> Any:
-    """A sampler's own argument without a default: it stands behind the step size."""
+    """Declare a sampler's own argument without a default, which comes after the step size."""
     return field(metadata={"check": check, "doc": doc, "positional": True})
 
 
 def own(tuning: Any, params: Any) -> Any:
-    """A sampler's own arguments, checked and in the form in which it uses them.
+    """Validate and normalise the fields of a dynamics or estimator.
 
     Fields that are not declared with a check, as in users' own classes, stay as they are.
     """
@@ -46,7 +46,7 @@ def own(tuning: Any, params: Any) -> Any:
 
 
 def without_start(tuning: Any) -> Any:
-    """The same without what matters at the start alone: what is part of the compiled program."""
+    """Reset the fields that only matter at the start, on which no compiled program depends."""
     if not is_dataclass(tuning):
         return tuning
     at_start = {f.name: f.default for f in fields(tuning) if f.metadata.get("at_start")}
@@ -54,7 +54,7 @@ def without_start(tuning: Any) -> Any:
 
 
 def per_parameter(**bounds: Any) -> Callable:
-    """The check of a constant: a number, or a dict of numbers by parameter."""
+    """Make the check of a constant: a number, or a dict of numbers by parameter."""
 
     def check(name: str, value: Any, params: Any) -> Any:
         return by_parameter(name, value, params, partial(number, **bounds))
@@ -63,7 +63,7 @@ def per_parameter(**bounds: Any) -> Callable:
 
 
 def within(**bounds: Any) -> Callable:
-    """The check of a number."""
+    """Make the check of a number within bounds."""
 
     def check(name: str, value: Any, params: Any) -> float:
         return number(name, value, **bounds)
@@ -72,7 +72,7 @@ def within(**bounds: Any) -> Callable:
 
 
 def rate(name: str, value: Any, params: Any) -> Any:
-    """A positive number up to 1 or the word "stepsize", for each parameter."""
+    """Return, for each parameter, a positive number up to 1 or the word "stepsize"."""
 
     def check(name: str, value: Any, also: str = "") -> Any:
         if isinstance(value, str) and value == "stepsize":
@@ -83,7 +83,7 @@ def rate(name: str, value: Any, params: Any) -> Any:
 
 
 def keep_log(name: str, value: Any, params: Any) -> bool:
-    """True or False, where the names of logarithms are free."""
+    """Return True or False. If True, no parameter may be called 'posterior'."""
     if boolean(name, value) and "posterior" in params:
         raise ValueError(
             f"{name} must be False with a parameter 'posterior': its logarithms would have the "
@@ -93,27 +93,27 @@ def keep_log(name: str, value: Any, params: Any) -> bool:
 
 
 def optional_positive(name: str, value: Any, params: Any) -> Any:
-    """None, or a positive number for each parameter."""
+    """Return None, or a positive number for each parameter."""
     return None if value is None else per_parameter(above=0)(name, value, params)
 
 
 def optional_whole(name: str, value: Any, params: Any) -> int | None:
-    """None, or a positive whole number."""
+    """Return None, or a positive whole number."""
     return None if value is None else whole(name, value)
 
 
 def optional_function(name: str, value: Any, params: Any) -> Callable | None:
-    """None, or something to call."""
+    """Return None, or a function that draws random numbers from a key."""
     return None if value is None else keyed_function(name, value, params)
 
 
 def keyed_function(name: str, value: Any, params: Any) -> Callable:
-    """Something that draws random numbers, from a key."""
+    """Return a function that draws random numbers from a key."""
     return function(name, value, "of (params, data, key)")
 
 
 def one_of(*known: str) -> Callable:
-    """The check of a word."""
+    """Make the check of a word."""
 
     def check(name: str, value: Any, params: Any) -> str:
         if value not in known:
@@ -124,12 +124,12 @@ def one_of(*known: str) -> Callable:
 
 
 def some_names(name: str, value: Any, params: Any) -> tuple[str, ...]:
-    """Names of parameters, each of which may be a nest."""
+    """Return names of parameters, each of which may be a nest."""
     return tuple(names_of_parameters(name, value, params))
 
 
 def concentration(name: str, value: Any, params: Any) -> Any:
-    """Positive numbers for each component, given for all, along the last axis, or one by one."""
+    """Return a positive number for each component, given for all, by last axis, or one by one."""
 
     def shaped(name: str, value: Any, like: np.ndarray) -> np.ndarray:
         x = cast(name, array(name, value), like.dtype)
@@ -155,5 +155,5 @@ def concentration(name: str, value: Any, params: Any) -> Any:
 
 
 def optional_like_params(name: str, value: Any, params: Any) -> Any:
-    """None, or finite arrays in the form of the parameters."""
+    """Return None, or finite arrays in the form of the parameters."""
     return None if value is None else like_params(name, value, params, ())

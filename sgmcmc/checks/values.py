@@ -1,4 +1,4 @@
-"""Single values, and dicts of values by parameter."""
+"""Check single values, and dicts of values by parameter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .words import described, nearest, summary
 
 
 def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
-    """A whole number."""
+    """Return a whole number of at least `at_least`."""
     wanted = "a positive whole number" if at_least else "a whole number, 0 or more"
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be {wanted}, not {described(value)}")
@@ -25,7 +25,7 @@ def whole(name: str, value: Any, params: Any = None, at_least: int = 1) -> int:
 
 
 def boolean(name: str, value: Any, params: Any = None) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, not {described(value)}")
     return bool(value)
@@ -40,7 +40,7 @@ def number(
     at_most: float = math.inf,
     below: float = math.inf,
 ) -> float:
-    """A finite number within bounds; `also` tells what else the argument may be."""
+    """Return a finite number within bounds; `also` says what else the argument may be."""
     low = f" above {above:g}" if above > -math.inf else ""
     low += f" of at least {at_least:g}" if at_least > -math.inf else ""
     most = f"at most {at_most:g}" if at_most < math.inf else ""
@@ -62,7 +62,7 @@ def number(
 
 
 def by_parameter(name: str, value: Any, params: Any, check: Callable) -> Any:
-    """A nest like `params` of checked values: one value serves all, a dict names each parameter."""
+    """Return checked values in the form of `params`, from one value for all or from a dict."""
     if not isinstance(value, Mapping):
         value = check(name, value, " or a dict of them by parameter")
         return tree.map(lambda _: value, params)
@@ -76,7 +76,7 @@ def by_parameter(name: str, value: Any, params: Any, check: Callable) -> Any:
 
 
 def same_names(name: str, value: Mapping, params: Mapping) -> None:
-    """The names of the parameters, each once."""
+    """Check that a dict has all names of the parameters, and no others."""
     unknown, missing = [k for k in value if k not in params], [k for k in params if k not in value]
     if unknown:
         raise ValueError(
@@ -90,7 +90,7 @@ def same_names(name: str, value: Mapping, params: Mapping) -> None:
 
 
 def names_of_parameters(name: str, value: Any, params: Any) -> list[str]:
-    """A list of names, in the order of the parameters."""
+    """Return a list of names, in the order of the parameters."""
     if isinstance(value, str) or not isinstance(value, (list, tuple, set)):
         raise TypeError(f"{name} must be a list of names of parameters, not {described(value)}")
     for each in value:
@@ -103,14 +103,14 @@ def names_of_parameters(name: str, value: Any, params: Any) -> list[str]:
 
 
 def function(name: str, value: Any, call: str) -> Callable:
-    """Something to call."""
+    """Return a function; `call` says of what arguments."""
     if not callable(value):
         raise TypeError(f"{name} must be a function {call}, not {described(value)}")
     return value
 
 
 def seed(value: Any) -> int:
-    """A seed from 0 to 2⁶⁴ − 1, drawn from the system's entropy for None."""
+    """Return a seed from 0 to 2⁶⁴ − 1; for None, draw one from the system's entropy."""
     if value is None:
         return any_seed()
     if not whole("seed", value, at_least=0) < 2**64:
@@ -119,12 +119,12 @@ def seed(value: Any) -> int:
 
 
 def any_seed() -> int:
-    """A seed from the system's entropy."""
+    """Draw a seed from the system's entropy."""
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
 
 
 def dtype(value: Any) -> tf.DType:
-    """The type of parameters and floating-point data."""
+    """Return the type of parameters and floating-point data."""
     try:
         known = tf.as_dtype(value)
     except TypeError:
@@ -141,7 +141,7 @@ def scheduled(
     above: float = 0,
     at_least: float = -math.inf,
 ) -> float:
-    """The value of a schedule at one iteration."""
+    """Return the value of a schedule at one iteration."""
     name = f"{name}({iteration})"
     try:
         value = schedule(iteration)

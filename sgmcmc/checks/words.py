@@ -1,4 +1,4 @@
-"""Words for error messages."""
+"""Parts of error messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DECORATIONS = re.compile(r"\{\{function_node .*?\}\} | for '\{\{node .*|\s*\[\[\
 
 
 def summary(error: BaseException) -> str:
-    """An error in one line, without TensorFlow's decorations."""
+    """Return an error in one line, without TensorFlow's decorations."""
     lines = DECORATIONS.sub("", str(error)).strip().split("\n")
     text = lines[-1 if lines[0] in ("in user code:", "Graph execution error:") else 0].strip()
     kind = type(error).__name__
@@ -18,7 +18,7 @@ def summary(error: BaseException) -> str:
 
 
 def described(value: Any) -> str:
-    """What came instead of what was wanted."""
+    """Describe a value that was given instead of what is allowed."""
     if getattr(value, "shape", ()):
         return f"{type(value).__name__} of shape {tuple(value.shape)}"
     text = repr(value)
@@ -26,6 +26,6 @@ def described(value: Any) -> str:
 
 
 def nearest(name: Any, known: Any) -> str:
-    """A guess at what was meant."""
+    """Return a guess at the name that was meant, in brackets, or an empty text."""
     close = difflib.get_close_matches(str(name), [str(k) for k in known], 1)
     return f" (did you mean {close[0]!r}?)" if close else ""

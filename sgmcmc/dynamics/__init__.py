@@ -1,4 +1,4 @@
-"""How a chain moves: one file a sampler. All arrays have a leading axis, the chains."""
+"""How a chain moves: one file for each dynamics. All arrays have a leading axis of chains."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ..estimators import Estimate
 class Noise(NamedTuple):
     """The random numbers of an inner step.
 
-    `Dynamics.noise` returns nests in the shapes that it wants, and `key=True` for a key a chain.
-    The other methods get them filled: with standard normals, uniforms in [0, 1), and a key for the
-    functions of `sgmcmc.random`. Normals come multiplied by the root of the `temperature`.
+    `Dynamics.noise` returns nests in the shapes that it needs, and `key=True` for a key for each
+    chain. The other methods get them filled with standard normals, uniforms in [0, 1), and a key
+    for the functions of `sgmcmc.random`. Normals are multiplied by the square root of the
+    `temperature`.
 
     Examples
     --------
@@ -28,12 +29,12 @@ class Noise(NamedTuple):
     normals: Any = ()
     uniforms: Any = ()
     key: Any = ()
-    refresh: bool = False  # whether `begin` gets noise of its own
+    refresh: bool = False  # True: `begin` gets noise of its own
     temperature: Any = 1.0
 
 
 class Chain(NamedTuple):
-    """The state of a chain that has parameters and nothing else."""
+    """The state of a chain that has parameters and nothing else: chart coordinates x."""
 
     x: Any
 
@@ -42,7 +43,7 @@ class Dynamics(ABC):
     """Base class of all dynamics. Only `update` is required.
 
     A subclass is a frozen dataclass, whose fields are its arguments. x are chart coordinates: the
-    parameters, or where they are constrained the free numbers behind them. x, the estimate's
+    parameters themselves, or the unconstrained coordinates of constrained ones. x, the estimate's
     gradient, noise and step sizes h are nests by parameter.
 
     Examples
@@ -65,29 +66,29 @@ class Dynamics(ABC):
 
     @property
     def inner_steps(self) -> int:
-        """Updates an iteration, each with a minibatch and noise of its own."""
+        """The number of updates in an iteration, each with its own minibatch and noise."""
         return 1
 
     def noise(self, x: Any) -> Noise:
-        """The random numbers that each inner step needs."""
+        """Declare the random numbers that each inner step needs."""
         return Noise(normals=x)
 
     def init(self, x: Any, noise: Noise, h: Any) -> Any:
-        """The state from which the chains set out."""
+        """Return the initial state of the chains."""
         return Chain(x)
 
     def begin(self, chain: Any, noise: Noise, h: Any) -> Any:
-        """The state before the first inner step of an iteration, where `noise` has a refresh."""
+        """Return the state before an iteration's first inner step, if `noise` has a refresh."""
         return chain
 
     @abstractmethod
     def update(self, chain: Any, estimate: Estimate, noise: Noise, h: Any) -> Any:
-        """The state after one inner step."""
+        """Return the state after one inner step."""
 
     def position(self, chain: Any) -> Any:
-        """Where the next gradient is taken, in chart coordinates."""
+        """Return the point where the next gradient is taken, in chart coordinates."""
         return chain.x
 
     def draw(self, chain: Any, h: Any) -> tuple[Any, dict[str, Any]]:
-        """What is recorded: chart coordinates, and statistics by name, each by parameter."""
+        """Return what is recorded: chart coordinates, and statistics by name, each by parameter."""
         return self.position(chain), {}

@@ -24,10 +24,10 @@ class BAOAB(Dynamics):
         ν ← (1 − α)ν + N(0, α(2 − α)ε)
         θ ← θ + ν/2
 
-    from ν ~ N(0, ε). ε is a squared step and α the share of the momentum that a step loses, as in
-    `sghmc`, from which this differs in the order of its parts. A step takes one gradient as well,
-    but its error is small, and of second order in the step √ε. On a Gaussian of precision λ, with
-    gradient noise of variance σ², the stationary variance is
+    starting from ν ~ N(0, ε). As in `sghmc`, ε is a squared step, α is the share of the momentum
+    that a step loses, and a step takes one gradient. The order of the parts is different, and makes
+    the error small: of second order in the step √ε. On a Gaussian of precision λ, with gradient
+    noise of variance σ², the stationary variance is
 
         1/λ + (2 − α)εσ² / [αλ(4 − ελ)]
 

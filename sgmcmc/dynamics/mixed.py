@@ -1,4 +1,4 @@
-"""Several dynamics in one chain, each for parameters of its own."""
+"""Several dynamics in one chain, each for its own parameters."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..random import folded
 from . import Dynamics, Noise
 from .probabilities import Counter, MovesByCounts
 
-PARTS = 1 << 9  # where the numbers begin for which a key is folded, one for each parameter
+PARTS = 1 << 9  # the first of the numbers that are folded into keys, one for each parameter
 
 
 def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
-    """The check of a sampler for each parameter."""
+    """Check that each parameter has a sampler."""
     wanted = "the samplers of the parameters, such as {'omega': SCIR(alpha=0.1), 'mu': SGLD()}"
     checks.named(name, value, wanted)
     checks.same_names(name, value, params)
@@ -49,12 +49,13 @@ def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Mixed(Dynamics):
-    """Several samplers in one chain, each for parameters of its own.
+    """Several samplers in one chain, each for its own parameters.
 
-    Probabilities by `SCIR` or `SGRLD` beside real parameters by `SGLD`, `SGHMC` or `SGNHT`, from
-    one log likelihood and the same minibatches: all move at once, from the same estimate at the
-    same point. With steps of SGHMC inside an iteration (`L`), the others take as many. Then the
-    parameters of `Gibbs` are drawn one after the other, given the new values of the rest.
+    For example, `SCIR` or `SGRLD` moves probabilities, and `SGLD`, `SGHMC` or `SGNHT` real
+    parameters. They have one log likelihood and the same minibatches: all move at once, from the
+    same estimate at the same point. If SGHMC makes several steps in an iteration (`L`), the others
+    make as many. After each step, the parameters of `Gibbs` are drawn one after the other, given
+    the new values of the rest.
 
     `alpha` of `SCIR` and `SGRLD` is the prior of their parameter: leave it out of `log_prior`.
     """
@@ -70,7 +71,7 @@ class Mixed(Dynamics):
         return max((block.inner_steps for block in self.blocks.values()), default=1)
 
     def of_each(self, call: Callable, *nests: Any) -> dict[str, Any]:
-        """What each block says of its own parameter: call(block, {name: value}, ...)."""
+        """Return call(block, {name: value}, ...) for each block and its own parameter."""
         return {
             k: call(block, *({k: nest[k]} for nest in nests)) for k, block in self.blocks.items()
         }
@@ -100,7 +101,7 @@ class Mixed(Dynamics):
         )
 
     def own(self, name: str, noise: Noise) -> Noise:
-        """The part of the noise that is for one parameter."""
+        """Return the part of the noise that is for one parameter."""
         key = noise.key
         if tf.is_tensor(key):
             key = folded(key, PARTS + list(self.blocks).index(name))
@@ -135,5 +136,5 @@ class Mixed(Dynamics):
 
 
 def only(nests: dict[str, Any]) -> dict[str, Any]:
-    """Of dicts with one entry, that entry."""
+    """Replace dicts that have one entry by that entry."""
     return {k: nest[k] for k, nest in nests.items()}

@@ -1,4 +1,4 @@
-"""What samplers of probabilities, and of positive numbers, have in common."""
+"""The base class of samplers of probabilities, and of positive numbers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Counter(NamedTuple):
 
 @runtime_checkable
 class MovesByCounts(Protocol):
-    """A dynamics that brings the spaces of its parameters, and perhaps their counts."""
+    """A dynamics that defines spaces of its parameters, and perhaps functions of their counts."""
 
     def spaces(self, params: Any) -> Any:
-        """The space of each parameter that it moves by counts."""
+        """Return the space of each parameter that it moves by counts."""
 
     def counters(self) -> list[Counter]:
-        """Functions of the user's that draw counts."""
+        """Return the user's functions that draw counts."""
 
 
 @dataclass(frozen=True)
 class Probabilities(Dynamics):
-    """A target that is a product of Dirichlet and Gamma densities, if their shapes were exact.
+    """Base class of samplers whose target is a product of Dirichlet and Gamma densities.
 
-    The estimate's gradient is by logarithms: it is an estimate â of these shapes.
+    The estimate's gradient by the logarithms of the parameters is an estimate â of their shapes.
     """
 
     alpha: float | np.ndarray | dict = checks.required(
@@ -49,25 +49,25 @@ class Probabilities(Dynamics):
         None,
         checks.optional_function,
         "A function of (params, data, key) that returns, by parameter, the counts of its "
-        "categories in place of those by differentiation: for models that draw their latent "
-        "variables, as in the example of `SCIR`. They have the form of the parameter and are sums "
-        "over the rows of `data`, neither scaled to all rows nor with `alpha`: that is done here. "
+        "categories, in place of those by differentiation. It is for models that draw their latent "
+        "variables, as in the example of `SCIR`. The counts have the form of the parameter. They "
+        "are sums over the rows of `data`; the sampler scales them to all rows and adds `alpha`. "
         "`key` is for the functions of `sgmcmc.random`, or a seed for those of "
-        "`tf.random.stateless_*`, much slower when compiled. `log_lik` may then be None, and no "
-        "log posterior is recorded.",
+        "`tf.random.stateless_*`, which are much slower when compiled. `log_lik` may then be None; "
+        "no log posterior is recorded without it.",
     )
     positive: tuple[str, ...] = checks.tunable(
         (),
         checks.some_names,
         "Names of parameters that are not probabilities but positive numbers θ with Gamma(a, 1) "
-        "posteriors, a being α and the counts. The −θ of that density is the sampler's own: leave "
-        "it out of `log_lik`. For a posterior Gamma(a, r), take r times the parameter as θ.",
+        "posteriors, where a is α plus the counts. The sampler adds the −θ of that log density: "
+        "leave it out of `log_lik`. For a posterior Gamma(a, r), take r times the parameter as θ.",
     )
     keep_log: bool = checks.tunable(
         False,
         checks.keep_log,
-        "Keep the logarithms of the draws as well, those of `omega` as `stats['log_omega']`: they "
-        "are exact where a probability is below the smallest number of `dtype`.",
+        "Also keep the logarithms of the draws, those of `omega` as `stats['log_omega']`. They are "
+        "exact even if a probability is below the smallest number of `dtype`.",
     )
 
     def spaces(self, params: Any) -> Any:
@@ -83,7 +83,7 @@ class Probabilities(Dynamics):
         return Noise(key=True)
 
     def logarithms(self, x: Any) -> dict[str, Any]:
-        """The statistic of the logarithms of draws, where they are kept."""
+        """Return the logarithms of draws as a statistic, if they are to be kept."""
         if not self.keep_log:
             return {}
         return {"log": tree.map(lambda s, a: s.log_forward(a), self.spaces(x), x)}

@@ -13,9 +13,9 @@ from . import Dynamics, Noise
 
 
 class Slopes(NamedTuple):
-    """What Γ needs: by how much gradients change along θ, ḡ′ and V′, and what the last step was.
+    """What Γ is computed from: estimates of the derivatives ḡ′ and V′ by θ, and the last step.
 
-    `push` is z/√(εG), the noise of the last step divided by its variance.
+    `last` is ḡ at the last step, and `push` is z/√(εG), its noise divided by its variance.
     """
 
     curvature: Any
@@ -25,7 +25,7 @@ class Slopes(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A chain, the mean of squared gradients, and how many steps there were."""
+    """A chain, the mean of squared gradients, and the number of steps so far."""
 
     x: Any
     V: Any
@@ -45,20 +45,20 @@ class PSGLD(Dynamics):
         θ ← θ + (ε/2)(G ĝ(θ) + Γ) + N(0, εG)
 
     so that steps are long where gradients are small, as in RMSprop. In step k = 0, 1, ... V keeps
-    no more than the share k/(k + 2): it does not remember the start of the chain for long. Γ is the
-    derivative of G by θ. The paper leaves it out, and so draws are too wide: as V remembers
-    some 1/(1 − β) steps, it is large, and the chain slow, where the chain is far out. On a Gaussian
-    without gradient noise the variance is too large by the factor
+    no more than the share k/(k + 2), so that the start of the chain is soon forgotten. Γ is the
+    derivative of G by θ. The paper leaves it out, which makes draws too wide: V is a mean over
+    about 1/(1 − β) steps, so that it is large, and the chain slow, where the chain is far out. On a
+    Gaussian without gradient noise the variance is too large by the factor
 
         εG/sd²    β = .9    β = .99    β = .999
         .02        1.79       1.33       1.05
         .1         1.49       1.10       1.01
 
     which is nearer to 1 with noise (1.04 in place of 1.33, for noise three times the gradient). Γ
-    takes nearly all of this out: 1.05 remains of 1.79, and 1.02 of 1.33. With V = E ḡ² it is
-    −½ G² V′/√V, and V′ = E 2ḡḡ′ is estimated as V is. The curvature ḡ′ comes from how gradients
-    change with the noise z of the steps, as E z (ḡ after − ḡ before) = √(εG) ḡ′, whatever the noise
-    of the gradients.
+    removes nearly all of this error: 1.05 remains of 1.79, and 1.02 of 1.33. With V = E ḡ², Γ is
+    −½ G² V′/√V, and V′ = E 2ḡḡ′ is estimated in the same way as V. The curvature ḡ′ is estimated
+    from the change of gradients with the noise z of the steps: E z (ḡ after − ḡ before) = √(εG) ḡ′,
+    whatever the noise of the gradients.
 
     Li, Chen, Carlson and Carin (2016), Preconditioned stochastic gradient Langevin dynamics for
     deep neural networks, AAAI.
@@ -82,7 +82,7 @@ class PSGLD(Dynamics):
     correction: bool = checks.tunable(
         True,
         checks.boolean,
-        "Add Γ, estimated from the chain. It takes four more numbers a coordinate to remember. "
+        "Add Γ, estimated from the chain. It takes memory for four more numbers per coordinate. "
         "False: leave it out, as in the paper.",
     )
 
@@ -113,7 +113,7 @@ class PSGLD(Dynamics):
         return Scaled(x, V, chain.age + 1, slopes)
 
     def seen(self, slopes: Slopes, g: Any, rate: tf.Tensor) -> Slopes:
-        """The slopes, once another mean gradient is known."""
+        """Update the slopes by another gradient ḡ."""
         curvature = tree.map(
             lambda c, g, last, push: c + rate * (push * (g - last) - c),
             *(slopes.curvature, g, slopes.last, slopes.push),

@@ -15,17 +15,18 @@ from .probabilities import Probabilities
 
 
 class LogChain(NamedTuple):
-    """A chain of θ, and of log θ for where θ underflows."""
+    """A chain of θ, and of log θ, which is right even if θ underflows."""
 
     theta: Any
     log_theta: Any
 
 
 def transition(chain: Any, a: Any, stay: Any, scale: Any, key: tf.Tensor) -> LogChain:
-    """K ~ Poisson(θe^stay / scale), θ ← scale · Gamma(a + K).
+    """Draw K ~ Poisson(θe^stay / scale) and θ ← scale · Gamma(a + K).
 
-    What a small step changes is added to θ at the end: rounding errors in proportion to θ itself
-    would add up over the steps. All parameters are drawn at once, as this is much to compile.
+    The change made by a small step is computed first, and then added to θ: rounding errors in
+    proportion to θ itself would add up over the steps. All parameters are drawn in one call, as
+    that takes long to compile.
     """
     rate = tree.map(lambda x, stay, scale: x * tf.exp(stay) / scale, chain.theta, stay, scale)
     drawn, is_excess = (
@@ -46,23 +47,24 @@ def transition(chain: Any, a: Any, stay: Any, scale: Any, key: tf.Tensor) -> Log
 class SCIR(Probabilities):
     """Stochastic Cox-Ingersoll-Ross process, for probabilities.
 
-    With step size h and an unbiased estimate â of the parameters of a Dirichlet posterior, for
-    observed categories z the counts â = α + (N/n) Σ zᵢ, and independently for each component,
+    With step size h and an unbiased estimate â of the parameters of a Dirichlet posterior (for
+    observed categories z, the counts â = α + (N/n) Σ zᵢ), independently for each component,
 
         K ~ Poisson(θ e⁻ʰ / (1 − e⁻ʰ))
         θ ← (1 − e⁻ʰ) Gamma(â + K, 1)
 
     and ω = θ / Σθ along the last axis; other axes are independent vectors of probabilities. This is
-    the exact transition of a process with stationary law Gamma(â, 1): for observed categories the
-    step size makes no error of its own, and probabilities may be as close to zero as they like.
-    Noise in â adds (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â to the variance of θ: `moments.scir_moments`.
+    the exact transition of a process with stationary law Gamma(â, 1): for observed categories there
+    is no discretisation error, however close to zero probabilities are. Noise in â adds
+    (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â to the variance of θ: see `moments.scir_moments`.
 
     The counts are ω ∂log_lik/∂ω (Fisher's identity), for any likelihood that is written in ω as
-    free positive numbers: for observed categories Σ log ω_z, for a mixture Σ log Σ ω_k p_k(x),
-    where they are the responsibilities. A likelihood that is normalised inside, such as one of
-    ω/Σω, has negative counts, and is refused. As responsibilities stand still during a step, large
-    steps make the variance too small: where the share γ of the information is missing by
-    (1 + e⁻ʰ)/(1 + e⁻ʰ + (1 − e⁻ʰ)γ). Categories that a function `counts` draws make no such error.
+    unconstrained positive numbers: Σ log ω_z for observed categories, Σ log Σ ω_k p_k(x) for a
+    mixture, whose counts are the responsibilities. A likelihood that normalises ω itself, such as
+    one of ω/Σω, has negative counts, and is refused. As responsibilities are fixed during a step,
+    large steps make the variance too small: by (1 + e⁻ʰ)/(1 + e⁻ʰ + (1 − e⁻ʰ)γ), where γ is the
+    share of the information that is missing. If a function `counts` draws the categories, there is
+    no such error.
 
     Baker, Fearnhead, Fox and Nemeth (2018), Large-scale stochastic sampling from the probability
     simplex, NeurIPS, (2.3); Baker (2018), thesis, chapter 5.

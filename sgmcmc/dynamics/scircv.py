@@ -27,41 +27,41 @@ class Controlled(NamedTuple):
 class SCIRCV(SCIR):
     """Stochastic Cox-Ingersoll-Ross process with control variates, for probabilities.
 
-    Like `scir`, and in its notation. Let a be the parameter of the posterior, computed once from
-    all data. Where a minibatch's estimate â is larger than a, θ is pulled back more strongly, by
-    the factor b̂ = (â − 1)/(a − 1), so that the mode (â − 1)/b̂ = a − 1 does not move. The
-    alternative form is, with c = (1 − exp(−b̂h))/b̂,
+    This is `scir` with another transition, in the same notation. Let a be the parameter of the
+    posterior, computed once from all data. If a minibatch's estimate â is larger than a, θ is
+    pulled back more strongly, by the factor b̂ = (â − 1)/(a − 1), so that the mode
+    (â − 1)/b̂ = a − 1 does not move. The alternative form is, with c = (1 − exp(−b̂h))/b̂,
 
         K ~ Poisson(θ exp(−b̂h)/c)
         θ ← c Gamma(â + K, 1)
 
-    for any b̂, negative ones among them, and the main form, for b̂ > 0,
+    for any b̂, also a negative one. The main form is, for b̂ > 0,
 
         K ~ Poisson(θ b̂ e⁻ʰ / (1 − e⁻ʰ))
         θ ← (1 − e⁻ʰ)/b̂ Gamma(â + K, 1)
 
-    where the paper's (7) prints θ̂ for b̂; with b̂ ≤ 0 it takes the alternative form's step. Exact
-    moments of both are `scircv_moments`.
+    where the paper's (7) prints θ̂ for b̂. If b̂ ≤ 0, it takes the step of the alternative form.
+    `moments.scircv_moments` has the exact moments of both.
 
-    Where counts depend on ω, as in mixtures, a and the â of b̂ are those of a former point of the
+    If counts depend on ω, as in mixtures, a and the â of b̂ are those of an earlier point of the
     chain, on the same rows, and should be renewed now and then (`refresh_every`). A function
-    `counts` must then draw each latent variable, once. With draws b̂ is computed where the chain is,
-    at no further cost, and the chain stays about a until that is renewed: parameters are drawn
-    given latent variables of all rows, and these given the parameters, as in Gibbs sampling, once
-    in `refresh_every` iterations. That is right if a is from all rows. With expectations in place
-    of draws, or averages of several, variances would be too small, by 1 + γ where the share γ of
-    the information is missing, 20 to 35 % in mixtures; those that do not depend on the key are
-    refused. For these write `log_lik` instead. `fit_lda`, whose counts are averages, evaluates them
-    a second time, at the former point.
+    `counts` must then draw each latent variable, once. With draws, b̂ is computed where the chain
+    is, at no further cost, and the chain stays about a until a is renewed. This is Gibbs sampling:
+    once in `refresh_every` iterations, the latent variables of all rows are drawn given the
+    parameters, and then the parameters given these. It is right if a is from all rows. With
+    expectations in place of draws, or averages of several, variances would be too small by 1 + γ,
+    where γ is the share of the information that is missing, 20 to 35 % in mixtures. Counts that do
+    not depend on the key are refused: write `log_lik` instead. `fit_lda`, whose counts are
+    averages, evaluates them a second time, at the earlier point.
 
-    Control variates are used for the components where they help: where a > 1 and
-    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows, which holds where a minibatch has at
-    least about one row of the category on average. The others make steps of `scir`, and so do those
-    that are more than ten standard deviations above a, as happens where a is out of date: negative
-    b̂ would drive them away. With a from only m of the N rows (`refresh_size`), the draws vary with
-    its error, too, and all make steps of `scir` unless that is the smaller of the two errors,
-    (n/m)(N − m)/(N − n) < tanh(h/2). The share of the components that use control variates is in
-    `stats["control_variates"]`, by parameter.
+    Control variates are used for the components that they help: those with a > 1 and
+    Var[â]/(a − 1)² ≤ 1, both estimated from groups of rows. This holds if a minibatch has at least
+    about one row of the category on average. The others make steps of `scir`. So do those that are
+    more than ten standard deviations above a, as happens if a is out of date: negative b̂ would
+    drive them away. If a is from only m of the N rows (`refresh_size`), its error adds to the
+    variance of the draws. Then all make steps of `scir`, unless this error is smaller than that of
+    minibatches: (n/m)(N − m)/(N − n) < tanh(h/2). The share of the components that use control
+    variates is in `stats["control_variates"]`, by parameter.
 
     Barile and Nemeth, Control variate-based stochastic sampling from the probability simplex.
     """
@@ -102,12 +102,12 @@ class SCIRCV(SCIR):
 
 
 def alternative(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """The scale c = (1 − exp(−b̂h))/b̂."""
+    """Return the scale c = (1 − exp(−b̂h))/b̂ of the alternative form."""
     near = tf.abs(b * h) < SMALL
     away = tf.where(near, tf.ones_like(b), b)
     return tf.where(near, h * (1 - b * h / 2), -tf.math.expm1(-away * h) / away)
 
 
 def main(b: tf.Tensor, h: tf.Tensor) -> tf.Tensor:
-    """The scale (1 − e⁻ʰ)/b̂."""
+    """Return the scale (1 − e⁻ʰ)/b̂ of the main form."""
     return -tf.math.expm1(-h) / b

@@ -13,14 +13,14 @@ from ..estimators import Estimate
 from . import Dynamics, Noise
 
 SPREAD = 0.1  # standard deviation of the length of a move, whose mean square is 1
-PROBIT = 1.702  # the logistic function is about the normal distribution of x / PROBIT
-MEMORY = 0.999  # the share of what is known of gradient noise that a step keeps
+PROBIT = 1.702  # the logistic function of x is about Φ(x / PROBIT)
+MEMORY = 0.999  # the share that a step keeps of the running mean of gradient noise
 
 
 class Noticed(NamedTuple):
-    """A chain, its last gradient, and half the mean square of the changes of gradients.
+    """A chain, its last gradient, and half the mean square change of gradients.
 
-    The mean is over `weight`, which grows from 0 to 1.
+    `squares` is a weighted sum. The sum of its weights is `weight`, which grows from 0 to 1.
     """
 
     x: Any
@@ -38,18 +38,18 @@ class SGBarker(Dynamics):
 
         θ ← θ + w   with probability 1 / (1 + exp(−w ĝ(θ))),   else   θ ← θ − w
 
-    where w has mean square ε: w = √ε (√.99 + .1 z) with z ~ N(0, 1). However large a gradient is, a
-    step is no longer than w: with the wrong step size, or a gradient that is far off, the chain is
-    inaccurate where that of `sgld` diverges. For small ε both are the same process.
+    where w = √ε (√.99 + .1 z) with z ~ N(0, 1), so that its mean square is ε. A step is no longer
+    than w, however large the gradient is. With a wrong step size, or a gradient that is far off,
+    the chain is inaccurate where that of `sgld` diverges. For small ε both are the same process.
 
     Noise of variance τ² in a coordinate of ĝ makes the choice of direction more random, and the
     draws too wide. The correction replaces w ĝ by c w ĝ with c = k / √(k² − w²τ²), k = 1.702, which
-    gives the probability without noise on average. Where w²τ² ≥ k² there is no such c, and the move
-    follows the sign of w ĝ. τ² is half the mean square by which ĝ changes from step to step, over
-    some 1,000 steps. On a Gaussian of variance 1 with ε = .1 and τ = 5, the variance of the draws
-    is 1.09 with the correction, 1.48 without it and 1.67 for `sgld`; with τ = 2 it is 1.05,
-    1.12 and 1.13. (For moves w ~ N(0, ε), which the paper has as well, these are 1.52 and 1.84, and
-    1.11 and 1.27.)
+    on average gives the probability without noise. If w²τ² ≥ k² there is no such c, and the move
+    follows the sign of w ĝ. τ² is half the mean square change of ĝ from step to step, over some
+    1,000 steps. On a Gaussian of variance 1 with ε = .1 and τ = 5, the variance of the draws is
+    1.09 with the correction, 1.48 without it and 1.67 for `sgld`; with τ = 2 it is 1.05, 1.12 and
+    1.13. (For moves w ~ N(0, ε), which the paper has as well, these are 1.52 and 1.84, and 1.11
+    and 1.27.)
 
     Mauri and Zanella (2024), Robust approximate sampling via stochastic gradient Barker dynamics,
     AISTATS.
@@ -63,7 +63,7 @@ class SGBarker(Dynamics):
     corrected: bool = checks.tunable(
         True,
         checks.boolean,
-        "Correct the probabilities for the noise of gradients, whose size is estimated on the way.",
+        "Correct the probabilities for the noise of gradients, whose size is estimated in the run.",
     )
 
     def noise(self, x: Any) -> Noise:
@@ -98,7 +98,7 @@ class SGBarker(Dynamics):
         return chain._replace(x=x)
 
     def noticed(self, chain: Noticed, gradient: Any) -> Noticed:
-        """The chain, once it has seen another gradient. The first has none to be compared with."""
+        """Update the mean square change of gradients. The first gradient has no change."""
         is_first = chain.weight < 0
         squares = tree.map(
             lambda s, g, last: tf.where(
@@ -112,7 +112,7 @@ class SGBarker(Dynamics):
 
 
 def sharpened(favour: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """What noise of this variance makes of it on average is as probable as without noise."""
+    """Correct log odds so that, averaged over noise of this variance, the probability is right."""
     left = PROBIT**2 - variance
     is_possible = left > 0
     rest = tf.where(is_possible, left, tf.ones_like(left))

@@ -20,17 +20,17 @@ class Moving(NamedTuple):
 
 
 def momentum(noise: Noise, h: Any) -> Any:
-    """ν ~ N(0, ε)."""
+    """Draw ν ~ N(0, ε)."""
     return tree.map(lambda z, h: tf.sqrt(h) * z, noise.normals, h)
 
 
 def temperature(nu: Any, h: Any) -> Any:
-    """νᵀν / (pε) of each parameter, 1 on average where the kinetic energy is right."""
+    """Return νᵀν / (pε) of each parameter: 1 on average if the kinetic energy is right."""
     return tree.map(lambda v, h: mean_square(v) / h, nu, h)
 
 
 def mean_square(x: tf.Tensor) -> tf.Tensor:
-    """The mean over everything but the chains."""
+    """Return the mean square over all axes but the chains."""
     return tf.reduce_mean(x**2, axis=list(range(1, x.shape.rank)))
 
 
@@ -43,9 +43,9 @@ class SGHMC(Dynamics):
         ν ← (1 − α)ν + ε ĝ(θ) + N(0, 2αε)
         θ ← θ + ν
 
-    from ν ~ N(0, ε). `L` such steps, each on a minibatch of its own, make one iteration. ε is a
-    squared step. The momentum is carried from iteration to iteration, and moves before the
-    parameters: the thesis (4.3.2) prints the other order, and resamples the momentum, both of which
+    starting from ν ~ N(0, ε). ε is a squared step. An iteration is `L` such steps, each on its own
+    minibatch. The momentum is carried from iteration to iteration, and is updated before the
+    parameters. The thesis (4.3.2) prints the other order, and resamples the momentum, both of which
     add a bias. On a Gaussian of precision λ, with gradient noise of variance σ² and
     q = 2αε + ε²σ², the stationary variance is (2 − α)q / [αελ(4 − 2α − ελ)].
 
@@ -65,7 +65,7 @@ class SGHMC(Dynamics):
         "them by parameter. Gradient noise acts as extra heat, which a larger `alpha` damps.",
     )
     L: int = checks.tunable(
-        5, checks.whole, "Steps of the dynamics, each on its own minibatch, in an iteration."
+        5, checks.whole, "Steps of the dynamics in an iteration, each on its own minibatch."
     )
     resample_momentum: bool = checks.tunable(
         False,

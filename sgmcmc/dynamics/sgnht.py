@@ -22,7 +22,7 @@ class Thermostatted(NamedTuple):
 
 
 def along(xi: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """One number a chain, shaped to act on all of a parameter."""
+    """Reshape one number for each chain, so that it broadcasts over a parameter."""
     return tf.reshape(xi, (-1,) + (1,) * (x.shape.rank - 1))
 
 
@@ -36,21 +36,21 @@ class SGNHT(Dynamics):
         θ ← θ + ν
         ξ ← min(ξ + ρ (νᵀν/(pε) − 1), 1)
 
-    from ν ~ N(0, ε), ξ = a. The friction ξ, one for each of the parameters (p is the size of one),
-    grows until it takes out the heat that gradient noise of unknown size brings in: E ν² = ε
-    exactly. ε is a squared step. As one friction serves all of a parameter, its gradient noise must
-    be alike in all directions: where it is not, draws are too wide in some and too narrow in
-    others, though the temperature is right. Their variance is 1 − ξ/2 times what it should be.
+    starting from ν ~ N(0, ε), ξ = a. ε is a squared step. Each parameter, of size p, has one
+    friction ξ. It grows until it removes the heat that gradient noise of unknown size adds, so that
+    E ν² = ε exactly. As there is one friction for all of a parameter, its gradient noise must be
+    equal in all directions: otherwise draws are too wide in some and too narrow in others, though
+    the temperature is right. Their variance is 1 − ξ/2 times what it should be.
 
     ρ is the thermostat's rate. It has no units, and the law of the draws does not depend on it, as
     long as ξ changes slowly. The paper and the R package have ρ = ε, which has the units of the
-    posterior's variance: where that is small the friction never adapts, and where it is about 1 the
-    chain is too wide or diverges, at a temperature of 1.
+    posterior's variance: if that is small the friction never adapts, and if it is about 1 the chain
+    is too wide or diverges, at a temperature of 1.
 
     At ξ = 1 a step forgets all momentum. The friction stays there while the chain comes from far
-    away, and where gradient noise is more than friction can take out: friction takes out noise of
-    variance σ² as long as 2a + εσ² < 1. Then the temperature is above 1, and ε is too large. (The
-    paper has no such bound: there the chain diverges.)
+    away, or if there is more gradient noise than friction can remove: it can remove noise of
+    variance σ² as long as 2a + εσ² < 1. With more, the temperature is above 1, and ε is too large.
+    (The paper has no such bound, so that the chain diverges.)
 
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.

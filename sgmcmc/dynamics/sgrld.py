@@ -23,10 +23,10 @@ class SGRLD(Probabilities):
 
         θ ← |θ + (h/2)(α + ẑ − θ − ω Σẑ) + N(0, hθ)|
 
-    and ω = θ / Σθ along the last axis: Euler's approximation of a diffusion on θ > 0. Its error
-    grows with the step size, and is large where probabilities are near zero; `scir` makes none
-    there. As Σθ is about Σα, a step makes up the part hN/(2Σα) of a distance: h should be .1 Σα/N
-    or less. For `positive` parameters the drift is (h/2)(α + ẑ − θ).
+    and ω = θ / Σθ along the last axis. This is Euler's approximation of a diffusion on θ > 0. Its
+    error grows with the step size, and is large for probabilities near zero, where `scir` has none.
+    As Σθ is about Σα, a step closes the share hN/(2Σα) of a distance: h should be .1 Σα/N or less.
+    For `positive` parameters the drift is (h/2)(α + ẑ − θ).
 
     Counts are those of `scir`: from the likelihood by differentiation, or by a function `counts`.
 
@@ -65,5 +65,5 @@ class SGRLD(Probabilities):
 
 
 def shares(theta: tf.Tensor) -> tf.Tensor:
-    """θ / Σθ along the last axis."""
+    """Return θ / Σθ along the last axis."""
     return theta / tf.reduce_sum(theta, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What a minibatch says of the log posterior: one file an estimator."""
+"""Estimates of the log posterior and its gradient from a minibatch: one file for each estimator."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..source import Source
 
 
 class Estimate(NamedTuple):
-    """The log posterior and its gradient by chart coordinates, and the number of all rows.
+    """The log posterior and its gradient in chart coordinates, and the number N of all rows.
 
-    `extra` is what else an estimator has for a dynamics that knows it.
+    `extra` is what else an estimator returns for a dynamics that uses it.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Estimate(NamedTuple):
 class Mode(NamedTuple):
     """A point near the mode, in chart coordinates, and the log likelihood of all data there.
 
-    The log likelihood is None where nobody has evaluated it.
+    The log likelihood is None if it has not been evaluated.
     """
 
     x: Any
@@ -53,17 +53,17 @@ class Estimator(ABC):
     """Base class of all gradient estimators. Only `estimate` is required.
 
     A subclass is a frozen dataclass, whose fields are its arguments. Its state is a nest of tensors
-    that `init` returns; a leading axis of length 1 stands for all chains. Pass an object of the
+    that `init` returns; a leading axis of length 1 is shared by all chains. Pass an object of the
     class as `gradient`.
 
     Attributes
     ----------
     every : int or None
-        After how many iterations `renew` is called. None: never.
+        The number of iterations between calls of `renew`. None: it is never called.
     carried : bool
-        Whether `estimate` changes the state. Otherwise it is a constant of the compiled program.
+        True if `estimate` changes the state. Otherwise only `renew` replaces it.
     needs_index : bool
-        Whether the numbers of the rows come along with a minibatch, as `batch.index`.
+        True if `estimate` needs the numbers of the rows in a minibatch, as `batch.index`.
 
     Examples
     --------
@@ -94,23 +94,23 @@ class Estimator(ABC):
         """Validate the settings against the number of rows."""
 
     def start(self, x: Any, find_mode: Callable[..., Mode]) -> Mode:
-        """The point where all chains start, unless the user gave `starts`."""
+        """Return the point where all chains start, unless the user gave `starts`."""
         return Mode(x, None)
 
     def init(self, model: Model, x: Any, data: Data, mode: Mode) -> Any:
-        """The state at the start, with chains at x; `mode` is what `start` returned."""
+        """Return the initial state, with chains at x; `mode` is what `start` returned."""
         return ()
 
     @abstractmethod
     def estimate(self, model: Model, x: Any, state: Any, batch: Batch) -> tuple[Estimate, Any]:
-        """The estimate from a minibatch at x, and the state after it."""
+        """Return the estimate from a minibatch at x, and the state after it."""
 
     def renew(self, model: Model, x: Any, state: Any, data: Data) -> Any:
-        """The state after another look at the data, with chains at x."""
+        """Return a new state from the data, with chains at x."""
         return state
 
 
 def posterior(model: Model, x: Any, data: Evaluation, batch: Batch, extra: Any = ()) -> Estimate:
-    """The estimate of the log posterior from that of the log likelihood: the prior is exact."""
+    """Add the log prior to an estimate of the log likelihood."""
     n = next(iter(batch.rows.values())).shape[1]
     return Estimate(*model.with_prior(x, data), round(n * batch.scale), extra)

@@ -1,4 +1,4 @@
-"""The gradient relative to that at a point near the mode."""
+"""Gradient estimates with control variates, centred on a point near the mode."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Centre(NamedTuple):
 
 @dataclass(frozen=True)
 class ControlVariate(Estimator):
-    """The gradient relative to that at a point θ̂ near the mode, where it is known exactly.
+    """Estimates the gradient relative to its exact value at a point θ̂ near the mode.
 
-    With g for the log likelihood's part of it, summed over all rows, and ĝ on the minibatch,
+    With g for the gradient of the log likelihood of all rows, and ĝ for its estimate from a
+    minibatch, the estimate is
 
         ∇log p(θ) + g(θ̂) + ĝ(θ) − ĝ(θ̂),
 
-    both estimates on the same rows, so that most of their noise cancels while θ is near θ̂. The
+    where both ĝ are on the same rows, so that most of their noise cancels while θ is near θ̂. The
     chain starts at θ̂. The log posterior's value is estimated in the same way, to first order: with
     l for the log likelihood, l(θ̂) + l̂(θ) − l̂(θ̂) + (θ − θ̂)ᵀ(g(θ̂) − ĝ(θ̂)).
 
@@ -44,9 +45,9 @@ class ControlVariate(Estimator):
     opt_stepsize: float | None = checks.tunable(
         None,
         checks.optional_positive,
-        "Step size of stochastic gradient ascent, `n_iters_opt` minibatches of it, before the mode "
-        "is searched for on all data. Helps where one pass through the data is dear, or the log "
-        "posterior is far from concave. None: not needed.",
+        "Step size of stochastic gradient ascent, on `n_iters_opt` minibatches, before the mode is "
+        "searched for on all data. It helps if a pass through the data is expensive, or the log "
+        "posterior is far from concave. None: no ascent.",
         positional=True,
         at_start=True,
     )
@@ -56,15 +57,15 @@ class ControlVariate(Estimator):
     search_mode: bool = checks.tunable(
         True,
         checks.boolean,
-        "Search for the mode on all data. False: the centre is where stochastic gradient ascent by "
-        "`opt_stepsize` ends, as in the R package.",
+        "Search for the mode on all data. False: the centre is the point where stochastic gradient "
+        "ascent with `opt_stepsize` ends, as in the R package.",
         at_start=True,
     )
     mode: dict | None = checks.tunable(
         None,
         checks.optional_like_params,
-        "The point to centre on, in the form of `params`, where it is known. It should be near the "
-        "mode: the draws are right for any, but the noisier the farther away it is.",
+        "The point to centre on, in the form of `params`, if it is known. It should be near the "
+        "mode: the draws are right for any point, but the noisier the farther away it is.",
         at_start=True,
     )
 
@@ -73,13 +74,13 @@ class ControlVariate(Estimator):
             raise ValueError("search_mode=False needs opt_stepsize, for the ascent, or mode")
 
     def start(self, x: Any, find_mode: Callable[..., Mode]) -> Mode:
-        """The mode. `mode` is in chart coordinates by now."""
+        """Return the mode. The field `mode` is in chart coordinates by now."""
         if self.mode is not None:
             return Mode(self.mode, None)
         return find_mode(x, self.opt_stepsize, self.n_iters_opt, self.search_mode)
 
     def init(self, model: Model, x: Any, data: Data, mode: Mode) -> Centre:
-        """The log likelihood of all data at the mode."""
+        """Return the mode, with the log likelihood of all data there."""
         centre = tree.map(tf.constant, mode.x)
         dtype = tree.leaves(centre)[0].dtype
         full = mode.full or model.on_all(centre, data.source)
@@ -88,7 +89,7 @@ class ControlVariate(Estimator):
     def estimate(self, model: Model, x: Any, state: Centre, batch: Batch) -> tuple[Estimate, Any]:
         def here_and_there(x: Any, rows: Any) -> tuple[Evaluation, Evaluation]:
             here = model.data(x, rows)
-            # One after the other: in parallel, XLA hands work that takes microseconds to threads.
+            # 0 * g: one after the other. In parallel, XLA hands microseconds of work to threads.
             then = tree.map(lambda c, g: c + 0 * g, state.x, here.gradient)
             return here, model.data(then, rows)
 

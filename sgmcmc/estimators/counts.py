@@ -1,4 +1,4 @@
-"""Estimates of the parameters of a Dirichlet posterior, by counts, with control variates."""
+"""Estimates of the parameters of a Dirichlet posterior from counts, with control variates."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from ..streams import without_replacement
 from . import Data, Estimate, Mode
 from .gradient import Gradient
 
-PROBE = 100  # rows on which functions are tried that may depend on the parameters or not
-FAR = 10  # standard deviations
-GROUPS, FEW_GROUPS = 1000, 16  # of rows, at least, from which the variance of counts is estimated
+PROBE = 100  # rows on which counts are checked for whether they depend on the parameters
+FAR = 10  # control variates are used up to this many standard deviations above a
+GROUPS, FEW_GROUPS = 1000, 16  # the fewest groups of rows that the variance of counts is from
 
 
 class Aim(NamedTuple):
-    """Where the chain was, what a of the posterior was there, and up to which θ that is trusted.
+    """A point x of the chain, the posterior's a there, and the limit of θ up to which it is used.
 
-    That is 0 where control variates do not help, and elsewhere what θ hardly ever reaches. The
-    error of a is its variance relative to that of â, 0 where a is from all rows.
+    The limit is 0 for components that control variates do not help. For others it is a value that
+    θ hardly ever reaches. The error of a is its variance relative to that of â: 0 if a is from all
+    rows.
     """
 
     x: Any
@@ -36,7 +37,7 @@ class Aim(NamedTuple):
 
 
 class Relative(NamedTuple):
-    """The estimate b̂, up to which θ it is to be used, and the error of its a."""
+    """The estimate b̂, the limit of θ up to which it is used, and the error of its a."""
 
     b: Any
     limit: Any
@@ -47,32 +48,32 @@ class Relative(NamedTuple):
 class Counted(Gradient):
     """The estimate â of a posterior's parameters, and b̂ = (â − 1)/(a − 1) with a from many rows.
 
-    Where counts depend on the parameters, as expectations of latent variables do, b̂ is of the point
-    where a was estimated, on the same rows as â: it takes out their noise, and leaves the chain
-    free to move. That costs a second evaluation of the counts.
+    If counts depend on the parameters, as expectations of latent variables do, b̂ is computed at the
+    point where a was estimated, on the same rows as â. This removes the noise of the rows, and
+    leaves the chain free to move. It costs a second evaluation of the counts.
 
-    Functions of the user's draw the latent variables instead. There b̂ is of the point where the
-    chain is, so that the chain stays about a until that is renewed. As a is from draws itself, this
-    is Gibbs sampling: latent variables given the parameters, then parameters given those. With
-    expectations in place of draws the variance would be too small, by 1 + γ where the share γ of
-    the information is missing; with a second evaluation of draws, the noise of those in a would
-    make it too large, by 1/(1 − γ).
+    A user's function draws the latent variables instead. Then b̂ is computed where the chain is, so
+    that the chain stays about a until a is renewed. As a is from draws itself, this is Gibbs
+    sampling: latent variables given the parameters, then parameters given those. With expectations
+    in place of draws, the variance would be too small by 1 + γ, where γ is the share of the
+    information that is missing. With a second evaluation of draws, the noise of the draws in a
+    would make it too large, by 1/(1 − γ).
     """
 
-    draws_latent = True  # what functions of the user return
+    draws_latent = True  # users' functions return draws of latent variables, not expectations
 
     refresh_every: int | None = checks.tunable(
         None,
         checks.optional_whole,
-        "For latent variables, whose counts depend on the parameters: estimate a anew after so "
-        "many iterations. None: once, where the chain starts, as is right for observed categories.",
+        "For latent variables, whose counts depend on the parameters: estimate a again after this "
+        "many iterations. None: only at the start, which is right for observed categories.",
     )
     refresh_size: int | None = checks.tunable(
         None,
         checks.optional_whole,
         "The number of rows, drawn at random, from which a is estimated each time. All by default. "
-        "Fewer make an error that stays as long as a does: more than 2/h minibatches are wanted "
-        "for it to be less than the noise that control variates take out.",
+        "With fewer, a has an error until it is estimated again: more than 2/h minibatches are "
+        "needed for it to be less than the noise that control variates remove.",
     )
 
     @property
@@ -96,7 +97,7 @@ class Counted(Gradient):
         return self.renew(model, x, None, data)
 
     def check_counts(self, model: Model, x: Any, data: Data) -> None:
-        """See whether counts depend on the parameters, and if so whether they are draws."""
+        """Check that counts that depend on the parameters are renewed, and are draws."""
         rows, keys = data.source.probe(min(PROBE, data.source.N)), ([0, 0], [1, 1])
         elsewhere = tree.map(tf.constant, model.chart.elsewhere(tree.map(np.asarray, x)))
         found = [
@@ -123,8 +124,8 @@ class Counted(Gradient):
     def renew(self, model: Model, x: Any, state: Any, data: Data) -> Aim:
         """Estimate a, and the variance of â over minibatches, from the counts of groups of rows.
 
-        A last group that is smaller would be another program: it is left out where a comes from
-        some of the rows in any case.
+        A smaller last group would need another program: it is left out if a is from some of the
+        rows anyway.
         """
         (source, n, rng), N, leaf = data, data.source.N, tree.leaves(x)[0]
         chains, dtype = leaf.shape[0], leaf.dtype.as_numpy_dtype
@@ -141,7 +142,7 @@ class Counted(Gradient):
         some = 1 if model.counters else max(1, BLOCK_BYTES // nbytes)
         total, squares = 0.0, 0.0
         for i, part in enumerate(parts):
-            # The rows that are left over are few: they are looked at without XLA.
+            # The leftover group is too small to be worth compiling.
             jit = model.jit and (i == 0 or len(model.counters) > 0)
             count = model.programs.compiled("survey", partial(survey, model), jit)
             for counts in counted_groups(part, min(some, len(part)), x, data, count):
@@ -158,7 +159,7 @@ class Counted(Gradient):
         return Aim(x, a, limit, tf.constant(error, dtype))
 
     def estimate(self, model: Model, x: Any, state: Aim, batch: Batch) -> tuple[Estimate, Any]:
-        """The parameters of the posterior at x, relative to what they should be."""
+        """Return the estimate â at x, with b̂ as `extra`."""
         here, _ = super().estimate(model, x, (), batch)
         there = here.gradient
         if not (model.counters and self.draws_latent):
@@ -171,13 +172,13 @@ class Counted(Gradient):
 
 
 class CountedTwice(Counted):
-    """For functions of counts that are expectations, if noisy ones: b̂ is of the former point."""
+    """For functions whose counts are noisy expectations: b̂ is computed where a was estimated."""
 
     draws_latent = False
 
 
 def survey(model: Model, x: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, jit: bool) -> Any:
-    """What each of some groups of rows says: (groups, chains, ...)."""
+    """Return the counts of each of some groups of rows, as (groups, chains, ...)."""
     groups, chains = (tree.leaves(nest)[0].shape[0] for nest in (rows, x))
     if groups > 1:
         rows = tree.map(lambda a: tf.repeat(a, chains, axis=0), rows)
@@ -189,7 +190,7 @@ def survey(model: Model, x: Any, rows: dict[str, tf.Tensor], key: tf.Tensor, *, 
 def counted_groups(
     index: np.ndarray, some: int, x: Any, data: Data, count: Callable
 ) -> Iterator[np.ndarray]:
-    """Counts of groups of rows, `some` at a time: (groups, chains, counts laid end to end)."""
+    """Yield counts of groups of rows, `some` at a time: (groups, chains, counts end to end)."""
     source, chains = data.source, tree.leaves(x)[0].shape[0]
     for start in range(0, len(index), some):
         part = index[start : start + some]

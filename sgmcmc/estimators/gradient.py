@@ -1,4 +1,4 @@
-"""The gradient on a minibatch."""
+"""The plain gradient estimate from a minibatch."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from .. import random
 
 CHUNK = 16  # the tokens of a document are stored in chunks of this size
-TOKENS = 4096  # about so many tokens are worked on at a time, so that they fit into the cache
+TOKENS = 4096  # about the number of tokens worked on at a time, so that they fit into the cache
 START = 10  # steps of expectation-maximisation before the first sweep
 LEAST = 1e-30  # proportions are at least this, so that each token has a topic
 

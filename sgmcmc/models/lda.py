@@ -30,9 +30,9 @@ SAMPLERS = {  # dynamics, estimator, and default step size
     "scircv": (SCIRCV, CountedTwice, decay(0.5, 10, 0.5)),
     "sgrld": (SGRLD, Gradient, decay(0.01, 1000, 0.6)),
 }
-BATCH = 50  # `topics` and `perplexity` work on so many documents at a time
+BATCH = 50  # `topics` and `perplexity` work on this many documents at a time
 STARTS, SPLITS, TOPICS = range(100, 103)  # purposes of streams of random numbers
-FEW = 10  # each topic starts from the words of so many documents
+FEW = 10  # each topic starts from the words of this many documents
 
 
 @dataclass(frozen=True)
@@ -251,21 +251,21 @@ def fit_lda(
     minibatch_size : int or float
         Documents in a minibatch: a count, or a proportion of all documents if below 1.
     n_iters : int
-        Iterations that count, after `burn_in`.
+        Iterations after `burn_in`.
     burn_in : int
-        Iterations before those that count, in which the topics form.
+        Iterations at the start, whose draws are not kept: the topics form in them.
     thin : int
         Keep every `thin`-th draw of the topics. Each has n_topics × words numbers.
     n_burn_in : int
         Sweeps of Gibbs sampling over a minibatch in each iteration, before counts are averaged.
     n_samples : int
-        Sweeps over which counts are averaged. The papers have 200 sweeps. The defaults have fewer,
-        which is enough: the noise that they leave is small beside that of minibatches.
+        Sweeps over which counts are averaged. The papers use 200 sweeps. The defaults are lower,
+        which is enough: the noise that remains is small beside that of minibatches.
     start : array of (n_topics, words), optional
         Starting values of the topics. By default each is like a few random documents.
     refresh_every : int, optional
-        For "scircv": estimate the parameters of the posterior again after so many iterations. By
-        default 100.
+        For "scircv": the number of iterations after which the parameters of the posterior are
+        estimated again. By default 100.
     refresh_size : int, optional
         For "scircv": the number of documents from which they are estimated. By default as many as
         are read between two estimates, or, if that is less, as many whole minibatches as the corpus

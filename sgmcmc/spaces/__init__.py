@@ -1,8 +1,8 @@
-"""Where a parameter lives, and the coordinates in which it is sampled.
+"""The spaces of parameters, and the coordinates in which they are sampled.
 
 A space maps chart coordinates x, in which the chain moves, to the value θ that the user's functions
-see. Gradients are always by x, and nothing else asks which space it is. All methods see one value,
-without the axis of chains.
+get. Gradients are always with respect to x, and no other code depends on which space it is. All
+methods take one value, without the axis of chains.
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ class Space:
         return f"{type(self).__name__}()"
 
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
-        """The starting value, normalised where that is wanted; an error if it is not inside."""
+        """Return the starting value, normalised if necessary; an error if it is not inside."""
         return value
 
     def forward(self, x: Any) -> Any:
-        """The value at chart coordinates x."""
+        """Return the value at chart coordinates x."""
         return x
 
     def inside(self, x: Any) -> Any:
-        """The value at which the model is evaluated: `forward`, kept away from the boundary."""
+        """Return the value for the model: that of `forward`, kept away from the boundary."""
         return self.forward(x)
 
     def inverse(self, value: Any) -> Any:
-        """The chart coordinates of a value."""
+        """Return the chart coordinates of a value."""
         return value
 
     def log_density(self, x: Any) -> Any:
-        """What is added to the log prior: the log of |det| of the derivative of `forward`."""
+        """Return what is added to the log prior: log |det| of the derivative of `forward`."""
         return 0.0
 
     def log_jacobian(self, x: Any) -> Any:
-        """The part of `log_density` that the log posterior in the user's values does not have."""
+        """Return the part of `log_density` that a density of the user's values does not have."""
         return self.log_density(x)
 
     def of_data(self, gradient: tf.Tensor) -> tf.Tensor:
-        """A gradient of the user's functions: NaN where it is not possible in this space."""
+        """Return a gradient of the user's functions, with NaN where it is impossible here."""
         return gradient
 
     def elsewhere(self, x: Any) -> Any:
-        """Another point at which counts are tried; the same where there are none."""
+        """Return a second point at which counts are checked; the same if there are none."""
         return x
 
     def place(self, x: Any, statistic: Any) -> Any:
-        """Where a chain sets out, given the gradient of the log posterior at the start."""
+        """Map starting values x to those of the chain, given the log posterior's gradient there."""
         return x
 
 
@@ -98,17 +98,17 @@ class Chart:
 
     @property
     def is_identity(self) -> bool:
-        """Whether values are chart coordinates."""
+        """True if values are chart coordinates."""
         return self.same("forward")
 
     @property
     def has_density(self) -> bool:
-        """Whether something is added to the log prior."""
+        """True if something is added to the log prior."""
         return not self.same("log_density")
 
     @property
     def has_jacobian(self) -> bool:
-        """Whether the densities of values and of chart coordinates differ."""
+        """True if the densities of values and of chart coordinates differ."""
         return any(
             overrides(s, "log_density") and not overrides(s, "log_jacobian")
             for s in tree.leaves(self.spaces)
@@ -116,15 +116,15 @@ class Chart:
 
     @property
     def has_counts(self) -> Any:
-        """Which of the gradients are counts."""
+        """True for each parameter whose gradient is counts."""
         return tree.map(lambda s: overrides(s, "of_data"), self.spaces)
 
     def same(self, method: str) -> bool:
-        """Whether a method is the base class's for all parameters."""
+        """True if no parameter's space overrides this method."""
         return not any(overrides(s, method) for s in tree.leaves(self.spaces))
 
     def check(self, name: str, params: Any) -> Any:
-        """Starting values, each checked by its space."""
+        """Check starting values, each by its space, and return them normalised."""
         checked = [
             space.check(label, value)
             for label, space, value in zip(
@@ -134,59 +134,59 @@ class Chart:
         return tree.pack(params, checked)
 
     def check_each(self, name: str, starts: Any, n_chains: int) -> Any:
-        """Starting values of each chain, (chains, ...), checked."""
+        """Check the starting values of each chain, (chains, ...)."""
         each = [self.check(name, tree.map(lambda x: x[c], starts)) for c in range(n_chains)]  # noqa: B023
         return tree.map(lambda *x: np.stack(x), *each)
 
     def forward(self, x: Any) -> Any:
-        """What users see at chart coordinates x."""
+        """Return the user's values at chart coordinates x."""
         if self.is_identity:
             return x
         return tree.map(lambda s, a: s.forward(a), self.spaces, x)
 
     def inside(self, x: Any) -> Any:
-        """The values at which the model is evaluated."""
+        """Return the values at which the model is evaluated."""
         if self.is_identity and self.same("inside"):
             return x
         return tree.map(lambda s, a: s.inside(a), self.spaces, x)
 
     def inverse(self, params: Any) -> Any:
-        """The chart coordinates of values, as NumPy arrays."""
+        """Return the chart coordinates of values, as NumPy arrays."""
         if self.is_identity:
             return params
         return tree.map(lambda s, a: np.asarray(s.inverse(a)), self.spaces, params)
 
     def log_density(self, x: Any) -> Any:
-        """What the spaces add to the log prior."""
+        """Return what the spaces add to the log prior."""
         each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_density(a), self.spaces, x)
         return tf.add_n(tree.leaves(each))
 
     def log_jacobian(self, x: Any) -> Any:
-        """By how much the log densities of chart coordinates and of values differ."""
+        """Return the difference of the log densities of chart coordinates and of values."""
         each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_jacobian(a), self.spaces, x)
         return tf.add_n(tree.leaves(each))
 
     def elsewhere(self, x: Any) -> Any:
-        """Another point at which counts are tried."""
+        """Return a second point at which counts are checked."""
         return tree.map(lambda s, a: s.elsewhere(a), self.spaces, x)
 
     def of_data(self, gradient: Any) -> Any:
-        """Gradients of the user's functions, checked by each space."""
+        """Return gradients of the user's functions, checked by each space."""
         if self.same("of_data"):
             return gradient
         return tree.map(lambda s, g: s.of_data(g), self.spaces, gradient)
 
     def place(self, x: Any, statistic: Any) -> Any:
-        """Where a chain sets out."""
+        """Map starting values to those of the chain."""
         placed = tree.map(lambda s, a, b: s.place(a, b), self.spaces, x, statistic)
         return tree.map(np.asarray, placed)
 
 
 def overrides(space: Space, method: str) -> bool:
-    """Whether a space has a method of its own."""
+    """True if a space overrides this method of the base class."""
     return getattr(type(space), method) is not getattr(Space, method)
 
 
 def labels(name: str, params: Any) -> list[str]:
-    """The expression for each leaf, such as params['layer']['weights']."""
+    """Return the expression for each leaf, such as params['layer']['weights']."""
     return [name + "".join(f"[{k!r}]" for k in p.split("/")) for p in tree.names(params)]

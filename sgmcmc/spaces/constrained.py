@@ -1,4 +1,4 @@
-"""What the argument `constrain` names: real coordinates of parameters that are bounded."""
+"""The spaces that the argument `constrain` names: real coordinates of bounded parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Positive(Space):
         return tf.exp(x)
 
     def inside(self, x: Any) -> Any:
-        """Values that 1 can be divided by."""
+        """Return values clipped away from 0, so that 1/θ is finite."""
         return self.forward(between(x, log_tiny(x), np.inf))
 
     def inverse(self, value: Any) -> Any:
@@ -57,7 +57,7 @@ class Unit(Space):
         return tf.sigmoid(x)
 
     def inside(self, x: Any) -> Any:
-        """Values p that neither are 0 nor round to 1, so that 1/p and 1/(1 − p) are finite."""
+        """Return values p clipped away from 0 and 1, so that 1/p and 1/(1 − p) are finite."""
         most = -np.log(np.finfo(tf.as_dtype(x.dtype).as_numpy_dtype).eps)
         return self.forward(between(x, log_tiny(x), most))
 
@@ -69,12 +69,12 @@ class Unit(Space):
 
 
 def log_tiny(x: Any) -> float:
-    """The logarithm of a positive number that is not too small to be divided by."""
+    """Return the logarithm of a small positive number whose reciprocal is finite."""
     return 0.8 * np.log(np.finfo(tf.as_dtype(x.dtype).as_numpy_dtype).tiny)
 
 
 def between(x: Any, low: float, high: float) -> Any:
-    """Numbers within bounds, with a derivative of 1 everywhere, so that chains come back."""
+    """Clip numbers to bounds, with a derivative of 1 everywhere, so that chains come back."""
     bounded = tf.clip_by_value(x, tf.cast(low, x.dtype), tf.cast(high, x.dtype))
     return x + tf.stop_gradient(bounded - x)
 
@@ -83,7 +83,7 @@ def between(x: Any, low: float, high: float) -> Any:
 class Bijected(Space):
     """The image of a bijector of TensorFlow Probability.
 
-    A bijector remembers what it made of a tensor. It gets a copy each time: what it remembers may
+    A bijector caches its result for each tensor. It gets a copy each time, as a cached result may
     come from outside the gradient tape that is now recording, and would have no gradient here.
     """
 
@@ -139,7 +139,7 @@ class Bijected(Space):
 
 
 def first_sentence(error: Exception) -> str:
-    """The beginning of an error."""
+    """Return the first sentence of an error."""
     return checks.summary(error).split(". ")[0].rstrip(".")
 
 
@@ -147,7 +147,7 @@ NAMED = {"positive": Positive(), "unit": Unit()}
 
 
 def spaces(constrain: Any, params: Any, name: str = "constrain") -> Any:
-    """The space of each parameter, in the form of `params`."""
+    """Return the space of each parameter, in the form of `params`."""
     if isinstance(params, dict) and (constrain is None or isinstance(constrain, Mapping)):
         for key in constrain or {}:
             if key not in params:
@@ -168,7 +168,7 @@ def spaces(constrain: Any, params: Any, name: str = "constrain") -> Any:
 
 
 def space_of(name: str, value: Any) -> Space:
-    """The space that a name, a bijector or a space stands for."""
+    """Return the space for a name, a bijector or a space."""
     if isinstance(value, Space):
         return value
     if isinstance(value, str) and value in NAMED:

@@ -1,4 +1,4 @@
-"""Probabilities and positive numbers that move by counts: the gradient is by their logarithms."""
+"""Spaces of probabilities and positive numbers. Gradients by their logarithms are counts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import tensorflow as tf
 
 from . import Space
 
-NOT_ONE = 1e-4  # by how much probabilities may miss 1
-ROUNDING = 1e-4  # how far below 0 a count may be, as a part of the sum of all
+NOT_ONE = 1e-4  # by how much the sum of probabilities may differ from 1
+ROUNDING = 1e-4  # how far below 0 a count may be, as a share of the sum of all
 
 
 @dataclass(frozen=True)
 class Gamma(Space):
     """Positive numbers with a Gamma(α, 1) prior, for samplers that move by counts; x = log θ.
 
-    The gradient by x is θ ∂/∂θ: an expected count, which is not negative. With the prior's α it is
-    the shape of the posterior. The −θ of the density is the sampler's own, and has no gradient.
+    The gradient by x is θ ∂/∂θ: an expected count, which is not negative. Added to the prior's α,
+    it gives the shape of the posterior. The −θ of the log density has no gradient here: the
+    sampler's own steps account for it.
     """
 
     alpha: Any
@@ -31,14 +32,14 @@ class Gamma(Space):
         return value
 
     def log_forward(self, x: Any) -> Any:
-        """The logarithm of `forward`."""
+        """Return the logarithm of `forward`."""
         return x
 
     def forward(self, x: Any) -> Any:
         return tf.exp(x)
 
     def inside(self, x: Any) -> Any:
-        """Values that 1 can be divided by, whose derivatives by x are these values."""
+        """Return values clipped away from 0, whose derivatives by x are these values."""
         value = tf.convert_to_tensor(self.forward(x))
         value = tf.maximum(value, np.finfo(value.dtype.as_numpy_dtype).tiny ** 0.8)
         return with_slope(value, x, value)
@@ -51,11 +52,11 @@ class Gamma(Space):
         return tf.reduce_sum(self.alpha * self.log_forward(x) - tf.stop_gradient(self.forward(x)))
 
     def log_jacobian(self, x: Any) -> Any:
-        """None: it is the density of log θ that is recorded."""
+        """Return 0: the density that is recorded is that of log θ."""
         return 0.0
 
     def elsewhere(self, x: Any) -> Any:
-        """Another point, all of whose components differ."""
+        """Return a second test point whose components all differ."""
         if x.ndim == 0 or x.shape[-1] == 1:
             return x + np.log(2).astype(x.dtype)
         return x + np.linspace(0.5, 1.5, x.shape[-1], dtype=x.dtype)
@@ -68,9 +69,9 @@ class Gamma(Space):
 
 @dataclass(frozen=True)
 class Simplex(Gamma):
-    """Probabilities with a Dirichlet(α) prior, as shares of positive numbers θ that are free.
+    """Probabilities with a Dirichlet(α) prior, as shares of unconstrained positive numbers θ.
 
-    log ω = x − log Σ exp(x), and the second term has no gradient: so the gradient by x is ω ∂/∂ω.
+    log ω = x − log Σ exp(x). The second term has no gradient, so that the gradient by x is ω ∂/∂ω.
     """
 
     def check(self, name: str, value: np.ndarray) -> np.ndarray:
@@ -105,14 +106,14 @@ class Simplex(Gamma):
         return tf.reduce_sum(self.alpha * self.log_forward(x))
 
     def place(self, x: Any, statistic: Any) -> Any:
-        """θ whose sum is about that of the posterior."""
+        """Return log θ, for θ whose sum is about that of the posterior."""
         total = tf.reduce_sum(statistic, axis=-1, keepdims=True)
         return self.log_forward(x) + tf.math.log(tf.cast(total, x.dtype))
 
 
 @dataclass(frozen=True)
 class Masses(Gamma):
-    """The same as `Gamma`, with x = θ: the gradient is by log θ all the same."""
+    """The same as `Gamma`, but with x = θ. The gradient is still by log θ."""
 
     def forward(self, x: Any) -> Any:
         return x
@@ -129,7 +130,7 @@ class Masses(Gamma):
 
 @dataclass(frozen=True)
 class SharesOfMasses(Simplex):
-    """The same as `Simplex`, with x = θ: the gradient is by log θ all the same."""
+    """The same as `Simplex`, but with x = θ. The gradient is still by log θ."""
 
     inverse = Masses.inverse
     elsewhere = Masses.elsewhere
@@ -141,19 +142,19 @@ class SharesOfMasses(Simplex):
         return log_above_zero(self.forward(x), x)
 
     def place(self, x: Any, statistic: Any) -> Any:
-        """θ whose sum is that of the prior, Gamma(Σα, 1), whatever the data."""
+        """Return θ whose sum is Σα, the mean of its prior Gamma(Σα, 1), whatever the data."""
         return self.forward(x) * np.sum(self.alpha, axis=-1, keepdims=True)
 
 
 def log_above_zero(value: Any, x: Any) -> Any:
-    """log(value), finite at 0, with a derivative by x of 1."""
+    """Return log(value), finite at 0, with a derivative by x of 1."""
     value = tf.convert_to_tensor(value)
     tiny = np.finfo(value.dtype.as_numpy_dtype).tiny
     return with_slope(tf.math.log(value + tiny), x, tf.ones_like(value))
 
 
 def with_slope(value: tf.Tensor, x: Any, slope: tf.Tensor) -> tf.Tensor:
-    """A value, with this derivative by x."""
+    """Return a value with this derivative by x."""
     value, slope = tf.stop_gradient(value), tf.stop_gradient(slope)
 
     @tf.custom_gradient
