@@ -15,6 +15,7 @@ from .race import Contestant, Failed, race, say, spread, undisturbed
 
 IN_ALL = tuple(f"{kind}{cv}" for cv in ("", "cv") for kind in KINDS)
 ALL = (*IN_ALL, *OF_P1)
+OF_SGMCMCJAX = (*IN_ALL, "psgld")  # its BAOAB (0.2.13) leaves the parameters where they start
 
 
 class Entry(NamedTuple):
@@ -32,8 +33,8 @@ class Entry(NamedTuple):
 FIRST = {"kinds": ("sgld",), "problems": ("P1",)}
 ENTRIES = {
     "sgmcmc": Entry("ours"),
-    "SGMCMCJax, JAX 0.4.13": Entry("sgmcmcjax", "sgmcmcjax"),
-    "SGMCMCJax, JAX 0.10.2": Entry("sgmcmcjax", "jax"),
+    "SGMCMCJax, JAX 0.4.13": Entry("sgmcmcjax", "sgmcmcjax", OF_SGMCMCJAX),
+    "SGMCMCJax, JAX 0.10.2": Entry("sgmcmcjax", "jax", OF_SGMCMCJAX),
     "BlackJAX": Entry("blackjax", "jax", IN_ALL),
     "posteriors": Entry("posteriors", "posteriors", KINDS, call_steps=500),
     "C loop": Entry("c_limit", **FIRST),

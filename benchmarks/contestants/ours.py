@@ -23,8 +23,14 @@ RESAMPLED = False
 def build(task: Task) -> Callable[[int], np.ndarray]:
     """A sampler that is set up; each call goes on with the chain."""
     options = dict(task.options)
-    of_kind: dict[str, dict] = {"sghmc": {"alpha": ALPHA, "L": L}, "sgnht": {"a": ALPHA}}
-    own: dict[str, Any] = {**of_kind, "baoab": {"alpha": ALPHA}}.get(task.kind, {})
+    of_kind: dict[str, dict] = {
+        "sghmc": {"alpha": ALPHA, "L": L},
+        "sgnht": {"a": ALPHA},
+        "baoab": {"alpha": ALPHA},
+    }
+    own: dict[str, Any] = of_kind.get(task.kind, {})
+    if task.kind == "sgnht" and task.problem == "P3":  # the peers' rate; P3's check counts on it
+        own["thermostat_rate"] = "stepsize"
     mode = options.pop("mode", task.start)
     if task.cv:
         own["mode"] = mode

@@ -35,9 +35,6 @@ def build(task: Task) -> Callable[[int], np.ndarray]:
     friction: list[float] = [] if task.kind in ("sgld", "psgld") else [ALPHA]
     if task.kind == "psgld":  # its preconditioner is of the sum of the gradient, not of the mean
         h *= task.rows
-    if task.kind == "baoab":  # its step is a time, its friction a rate
-        h **= 0.5
-        friction = [-np.log1p(-ALPHA) / h]
     cv = "CV" if task.cv else ""
     arguments = [MODELS[task.problem], PRIORS[task.problem], tuple(task.data.values())]
     arguments = [h, *([L] if task.kind == "sghmc" else []), *arguments, task.minibatch]
