@@ -248,8 +248,8 @@ for case, of_case in results.items():
 
 # %% [markdown]
 # Dots are single chains, lines their means; the grey band holds 95 % of independent draws. In the
-# sparse posterior, `sgrld` is .36 to .43 away whatever the minibatch: the cause is not noise, but
-# its steps near zero. `scir` improves from .13 to .034 as the noise becomes less, and almost
+# sparse posterior, `sgrld` is .37 to .44 away whatever the minibatch: the cause is not noise, but
+# its steps near zero. `scir` improves from .12 to .035 as the noise becomes less, and almost
 # reaches the band of independent draws. In the dense posterior, where nothing is near
 # zero, `sgrld` is a little worse than `scir`, most of all with single rows. These were the results
 # of the paper.
@@ -474,7 +474,7 @@ fig.tight_layout()
 # many, `refresh_size` takes some of them. Their error adds to the variance, and control variates
 # are only used where it is less than the noise that they remove.)
 #
-# With h = 1 the draws are 7 % too narrow, which is not an effect of noise. Responsibilities are
+# With h = 1 the draws are 6 % too narrow, which is not an effect of noise. Responsibilities are
 # averages. A step uses them in place of components that ought to be random, and the larger the
 # step, the more of that randomness is lost. Let γ be the share of the information that is lost
 # because the components are not known. Then the variance is

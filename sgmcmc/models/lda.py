@@ -346,6 +346,7 @@ def fit_lda(
         draws = run(made, n_iters, burn_in=burn_in, thin=thin, verbose=verbose)
     finally:
         made.feeder.close()
+    draws.settings["sampler"] = sampler
     return TopicModel(draws, words, alpha, n_burn_in, n_samples)
 
 
