@@ -7,6 +7,7 @@ from . import notices as notices  # first: it imports TensorFlow
 # isort: split
 from . import moments as moments
 from . import random as random
+from . import stein as stein
 from .api import (
     baoab,
     baoab_setup,
@@ -58,6 +59,7 @@ from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
 from .stepsize import cyclical, decay
+from .tuning import TuningWarning
 
 __all__ = [
     "BAOAB",
@@ -80,6 +82,7 @@ __all__ = [
     "Sampler",
     "Space",
     "TopicModel",
+    "TuningWarning",
     "baoab",
     "baoab_setup",
     "cyclical",

@@ -15,7 +15,14 @@ from .estimators.control_variate import ControlVariate
 from .estimators.counts import Counted
 from .estimators.gradient import Gradient
 
-NO_USE = "log_prior", "constrain", "temperature"  # not for samplers of probabilities
+NO_USE = (
+    "log_prior",
+    "constrain",
+    "temperature",
+    "precondition",
+    "bias",
+    "rescale",
+)  # of probabilities
 OF_SGHMC, OF_SGNHT = "stepsize=1e-7, alpha=0.1", "stepsize=1e-7, a=0.1"
 OF_SCIR, OF_SGRLD = "stepsize=0.5, alpha=0.1", "stepsize=1e-4, alpha=0.1"
 OF_MIXED = """stepsize={"omega": 0.5, "mu": 1e-4},

@@ -19,6 +19,7 @@ WEAKEST = 1e-9  # eigenvalues below this count as this, where the diagonal is sc
 SADDLE = -0.05  # an eigenvalue below this shows a saddle point, where the diagonal is scaled to 1
 NEAR = 0.1  # a point within this many standard deviations of a kink counts as at the kink
 TRUNCATED = 20  # conjugate gradient steps to find Newton's step for many parameters
+Parts = list[tuple[Source, float]]  # rows, and how many of all N each of them stands for
 NOT_DIFFERENTIABLE = LookupError, ValueError, TypeError, tf.errors.OpError  # twice, or row by row
 
 
@@ -28,7 +29,7 @@ class Coordinates(NamedTuple):
     `back` is a matrix or the diagonal of one, and `forth` its inverse. `least` is the smallest
     eigenvalue of the curvature when its diagonal is scaled to 1: at a mode it is not negative.
     `kinks` is what kinks of the prior add to the diagonal. `sd` is one over the square root of the
-    diagonal.
+    diagonal. `values` are the eigenvalues of the curvature, scaled in this way, in ascending order.
     """
 
     forth: np.ndarray
@@ -36,6 +37,7 @@ class Coordinates(NamedTuple):
     least: float
     kinks: np.ndarray
     sd: np.ndarray
+    values: np.ndarray | None = None
 
 
 class Curvature:
@@ -60,7 +62,11 @@ class Curvature:
         """Call a method of this object, which is traced once for each shape of its arguments."""
         return self.model.programs.traced(method.__name__, method, *arguments)(*arguments)
 
-    def coordinates(self, theta: np.ndarray, rows: Source) -> Coordinates:
+    def for_all(self, rows: Source) -> Parts:
+        """Rows that stand for all N."""
+        return [(rows, self.N / rows.N)]
+
+    def coordinates(self, theta: np.ndarray, rows: Parts) -> Coordinates:
         """Find coordinates in which the curvature at a point is the same in all directions.
 
         Negative curvature counts with its absolute value, so that Newton's step leads downhill from
@@ -86,7 +92,7 @@ class Curvature:
         eps = float(np.finfo(self.dtype).eps)
         length = np.sqrt(np.maximum(np.abs(values), max(WEAKEST, 10 * eps)))
         forth, back = (vectors * length).T * root, (vectors / length) / root[:, None]
-        return Coordinates(forth, back, float(values[0]), kinks, 1 / root)
+        return Coordinates(forth, back, float(values[0]), kinks, 1 / root, values)
 
     def descent(
         self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source
@@ -146,7 +152,7 @@ class Curvature:
             slope = tf.add_n(tree.leaves(inner))
         return tape.gradient(slope, point, unconnected_gradients="zero")
 
-    def of_data(self, point: Any, rows: Source) -> np.ndarray:
+    def of_data(self, point: Any, rows: Parts) -> np.ndarray:
         """Estimate minus the second derivatives of the log likelihood of all N rows.
 
         For parameters whose second derivative is exactly 0, as in an absolute value, the Fisher
@@ -155,21 +161,26 @@ class Curvature:
         if not self.twice:
             return self.fisher(point, rows)
         total: Any = 0.0
-        count = min(self.chunk, rows.N)  # chunks of one size need one program
         try:
-            for start in range(0, rows.N - count + 1, count):
-                total = total + self.matrix(
-                    self.run(self.hessian, point, rows.rows(start, start + count))
-                )
+            for part, weight in rows:
+                total = total + weight * part.N * self.mean_hessian(point, part)
         except NOT_DIFFERENTIABLE:
             self.twice = False
             return self.fisher(point, rows)
-        total *= self.N / (rows.N // count * count)
         straight = np.diag(total) == 0
         if straight.any():
             block = np.ix_(straight, straight)
             total[block] = self.fisher(point, rows)[block]
         return total
+
+    def mean_hessian(self, point: Any, rows: Source) -> np.ndarray:
+        """Return minus the mean of the rows' second derivatives, from whole chunks of rows."""
+        count = min(self.chunk, rows.N)  # chunks of one size need one program
+        starts = range(0, rows.N - count + 1, count)
+        total = np.zeros((self.p, self.p))
+        for start in starts:
+            total += self.matrix(self.run(self.hessian, point, rows.rows(start, start + count)))
+        return total / (len(starts) * count)
 
     def hessian(self, point: Any, *rows: Any) -> list[tf.Tensor]:
         """Return blocks of second derivatives, of a log likelihood or of the log prior."""
@@ -185,24 +196,39 @@ class Curvature:
         whole = np.nan_to_num(-np.concatenate(parts, axis=1), posinf=0, neginf=0)
         return (whole + whole.T) / 2
 
-    def fisher(self, point: Any, rows: Source) -> np.ndarray:
+    def fisher(self, point: Any, rows: Parts) -> np.ndarray:
         """Return N times the covariance of the rows' gradients, or the diagonal of that.
 
         It is 0 if the gradients of single rows cannot be computed.
         """
-        data = tree.map(lambda x: x[:, None], rows.rows(0, rows.N))
+        total, square = np.zeros(self.p), np.zeros((self.p, self.p) if self.is_full else self.p)
         try:
-            gradients = tree.leaves(self.run(self.row_gradients, point, data))
+            for part, weight in rows:
+                g = np.nan_to_num(self.gradients(point, part.rows(0, part.N)), posinf=0, neginf=0)
+                total += weight * g.sum(axis=0)
+                square += weight * (g.T @ g if self.is_full else np.sum(g**2, axis=0))
         except NOT_DIFFERENTIABLE:
-            return np.zeros((self.p, self.p) if self.is_full else self.p)
-        parts = [np.asarray(g, np.float64).reshape(rows.N, -1) for g in gradients]
-        g = np.nan_to_num(np.concatenate(parts, axis=1), posinf=0, neginf=0)
-        g -= g.mean(axis=0)
-        return self.N / rows.N * (g.T @ g if self.is_full else np.sum(g**2, axis=0))
+            return np.zeros_like(square)
+        return square - (np.outer(total, total) if self.is_full else total**2) / self.N
+
+    def gradients(self, point: Any, rows: Any) -> np.ndarray:
+        """The gradient of the log likelihood of each row, laid end to end: (rows, p)."""
+        nest = self.run(self.row_gradients, point, tree.map(lambda x: x[:, None], rows))
+        parts = [np.asarray(g, np.float64).reshape(len(g), -1) for g in tree.leaves(nest)]
+        return np.concatenate(parts, axis=1)
+
+    def values(self, point: Any, rows: Any) -> np.ndarray:
+        """The log likelihood of each row."""
+        each = self.run(self.row_values, point, tree.map(lambda x: x[:, None], rows))
+        return np.asarray(each, np.float64)
 
     def row_gradients(self, point: Any, rows: Any) -> Any:
         """Return the gradient of the log likelihood of each row."""
         return tf.vectorized_map(lambda row: self.model.data(point, row).gradient, rows)
+
+    def row_values(self, point: Any, rows: Any) -> Any:
+        """The log likelihood of each row."""
+        return tf.vectorized_map(lambda row: self.model.data(point, row).value, rows)
 
     def kinks(self, theta: np.ndarray, known: np.ndarray, smooth: np.ndarray) -> np.ndarray:
         """Return what kinks of a prior, such as a Laplace prior, add to the diagonal.

@@ -18,10 +18,11 @@ from inspect import Parameter, Signature
 from typing import Any
 
 from . import checks
+from .assembly import set_up
 from .draws import Draws
 from .dynamics import Dynamics
 from .estimators.control_variate import ControlVariate
-from .plan import Plan, planned, set_up
+from .plan import Plan, planned
 from .running import collect, run, wish
 from .sampler import Sampler
 
@@ -88,7 +89,7 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
         of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
         plan = row.plan({k: v for k, v in arguments.items() if k not in of_run or k == "verbose"})
         wished = wish(plan.params, **of_run)
-        made = set_up(plan)
+        made = set_up(plan, wished.burn_in + wished.n_iters)
         try:
             return collect(made, wished)
         finally:
@@ -135,6 +136,8 @@ def signature(row: Row, has_run: bool) -> Signature:
         kind = Parameter.POSITIONAL_OR_KEYWORD if positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if f.default is MISSING else f.default
         own[positional].append(Parameter(f.name, kind, default=default, annotation=f.type))
+    if any(p.default is Parameter.empty for p in own[True]):
+        shared["stepsize"] = shared["stepsize"].replace(default=Parameter.empty)
     unique = [shared[k] for k in dict.fromkeys(order)]
     ordered = [p for p in unique if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
     by_name = [p for p in unique if p.kind is Parameter.KEYWORD_ONLY]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -185,6 +185,7 @@ class Engine:
     def record(self, chains: Chains, value: tf.Tensor, h: Any) -> dict[str, Any]:
         """Return what is recorded of an iteration: parameters as users see them, and statistics."""
         x, stats = self.dynamics.draw(chains.moving, h)
+        x = self.model.recorded(x)
         trace = {"log_posterior": value} if self.model.has_value else {}
         return {"params": self.model.params(self.ordered(x, chains.given)), **trace, **stats}
 
@@ -193,18 +194,34 @@ class Engine:
         h, _ = self.schedule(row, self.dynamics.position(chains.moving))
         return self.record(chains, tf.zeros(self.chains, self.dtype), h)
 
+    def behind(self, affine: tuple) -> Engine:
+        """The same engine with other white coordinates."""
+        return replace(self, model=self.model.behind(affine))
+
     def traced_like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
         """Evaluate `like` as a graph, traced once, for use outside compiled code."""
-        purpose = "like", self.constants
-        return self.model.programs.traced(purpose, self.like, chains, row)(chains, row)
+
+        def like(affine: tuple, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
+            return self.behind(affine).like(chains, row)
+
+        arguments = self.model.affine, chains, row
+        return self.model.programs.traced(("like", self.constants), like, *arguments)(*arguments)
 
     def advance(
-        self, chains: Chains, state: Any, block: Block, span: tf.Tensor, *, jit: bool
+        self,
+        affine: tuple,
+        chains: Chains,
+        state: Any,
+        block: Block,
+        span: tf.Tensor,
+        *,
+        jit: bool,
     ) -> tuple:
         """Make iterations first ... last − 1 of a block. This is the function that is compiled.
 
         The first result is the number of the first iteration that is not finite, or else `last`.
         """
+        self = self.behind(affine)
         first, last = tf.unstack(span)
         size, carried = self.size, self.estimator.carried
         once = tf.minimum(last - first, 1) if jit and self.apart else None

@@ -28,6 +28,10 @@ GROWTH, SUBSET_BYTES = 8, 64 << 20  # by how much subsets grow; the most bytes o
 ROUNDS = 4  # the most searches on all rows, each in new coordinates
 REMEMBERED = 2  # the log likelihood is remembered at this many points
 COARSE = 0.1  # rounding errors of more standard deviations than this hinder a search
+NOISY = (
+    "Control variates that are centred far from the mode are noisy: draws are too wide, or the "
+    "chain diverges, unless the step size is very small"
+)
 
 
 class ModeNotFound(UserWarning):
@@ -100,6 +104,7 @@ def find_mode(
     n_iters_opt: int,
     search: bool = True,
     verbose: bool = False,
+    needed: str = "",
 ) -> Mode:
     """Find a point near the mode of the log posterior, in free coordinates.
 
@@ -112,7 +117,8 @@ def find_mode(
     posterior it is about p/2 lower than at the mode, so the point is then within a tenth of a
     posterior standard deviation of the mode (within half of one if a prior has kinks). At the end,
     the curvature at the point tells how much it can still rise. If that is more than this, and the
-    point is not at a kink, the search goes on. If it never ends in this way, there is a warning.
+    point is not at a kink, the search goes on. If it never ends in this way, there is a warning, or
+    an error where the mode is `needed` by what is named there.
     """
     if opt_stepsize is not None:
         x = ascend(model, source, n, seed, x, opt_stepsize, n_iters_opt, verbose)
@@ -139,7 +145,7 @@ def find_mode(
             return method(task, coordinates, state)
 
         def coordinates(part: Source) -> Coordinates:
-            return curvature.coordinates(state.x, some(part, curvature.enough))
+            return curvature.coordinates(state.x, curvature.for_all(some(part, curvature.enough)))
 
         def is_at_kink(direction: np.ndarray) -> bool:
             """True if the log posterior falls again within a tenth of a standard deviation."""
@@ -148,7 +154,7 @@ def find_mode(
 
         if curvature.is_full:
             few = some(source, curvature.chunk)
-            state = stage(newton, few, lambda x: curvature.coordinates(x, few))
+            state = stage(newton, few, lambda x: curvature.coordinates(x, curvature.for_all(few)))
         for m in subset_sizes(source, p):
             part = some(source, m)
             state = stage(lbfgs, part, coordinates(part))
@@ -165,13 +171,16 @@ def find_mode(
                 break
             state = stage(descend, source, direction)
     if not is_mode:
-        warnings.warn(not_found(state, now, x), ModeNotFound, stacklevel=2)
+        where, cure = not_found(state, now, x, "give stepsize" if needed else "give mode=")
+        if needed:
+            raise ValueError(f"{needed} needs a mode of the log posterior, but {where}. {cure}")
+        warnings.warn(f"{where}. {NOISY}. {cure}", ModeNotFound, stacklevel=2)
     found = tree.map(lambda a: a.numpy(), unflat(state.x, x, dtype))
-    return Mode(found, of_all.remembered(state.x))
+    return Mode(found, of_all.remembered(state.x), now)
 
 
-def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
-    """Return the warning for a search that did not end at a mode."""
+def not_found(state: Search, coordinates: Coordinates, params: Any, other: str) -> tuple[str, str]:
+    """Return where a search stopped that did not end at a mode, and what to do."""
     p, eps = len(state.x), np.finfo(tree.leaves(params)[0].dtype).eps
     if coordinates.least <= SADDLE:
         where = "at a saddle point or in a tail, where the log posterior does not curve downwards"
@@ -184,7 +193,7 @@ def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
         where = "and how far the log posterior could still rise is not known"
     cure = (
         "Start from better params, raise n_iters_opt, rescale parameters or data that are far from "
-        "1, or give mode="
+        f"1, or {other}"
     )
     per_sd = np.linalg.norm(coordinates.forth, axis=0) if coordinates.forth.ndim == 2 else 0
     coarse = np.flatnonzero(eps * np.abs(state.x) * per_sd > COARSE)
@@ -195,11 +204,7 @@ def not_found(state: Search, coordinates: Coordinates, params: Any) -> str:
             f"Single precision hardly tells values of the parameter {name!r} apart that the data "
             "do: centre it, or pass dtype='float64'"
         )
-    return (
-        f"the search for the mode stopped after {state.iterations} iterations, {where}. Control "
-        "variates that are centred far from the mode are noisy: draws are too wide, or the chain "
-        f"diverges, unless the step size is very small. {cure}"
-    )
+    return f"the search for the mode stopped after {state.iterations} iterations, {where}", cure
 
 
 def ascend(

@@ -7,7 +7,7 @@ one chain. A minibatch that all chains share has an axis of length 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,19 +122,44 @@ class Model:
         """Map the chart coordinates of each chain to the user's values."""
         return x if self.chart.is_identity else each_chain(self.chart.forward, x)
 
+    def recorded(self, x: Any) -> Any:
+        """The chart coordinates that are recorded of each chain."""
+        return each_chain(self.chart.recorded, x) if self.chart.is_shrunk else x
+
     def seen_value(self, x: Any, value: Any) -> Any:
         """Turn each chain's log posterior, a density of x, into one of the user's values."""
         if not self.chart.has_jacobian:
             return value
         return value - self.each_chain(self.chart.log_jacobian, x)
 
+    @property
+    def affine(self) -> tuple:
+        """What compiled programs take as arguments of the chart."""
+        return () if self.chart.affine is None else self.chart.affine.tensors
+
+    def behind(self, affine: Any) -> Model:
+        """The same model with other white coordinates: an `Affine`, or the tensors of one."""
+        if isinstance(affine, tuple):
+            if not affine:
+                return self
+            affine = self.chart.affine.of_tensors(affine)
+        return replace(self, chart=replace(self.chart, affine=affine))
+
     def traced_data(self, *arguments: Any) -> Evaluation:
         """Evaluate `data` as a graph, traced once for each shape of its arguments."""
-        return self.programs.traced("data", self.data, *arguments)(*arguments)
+        return self.traced("data", *arguments)
 
     def traced_prior(self, x: Any) -> Evaluation:
         """Evaluate `prior` as a graph, traced once."""
-        return self.programs.traced("prior", self.prior, x)(x)
+        return self.traced("prior", x)
+
+    def traced(self, method: str, *arguments: Any) -> Evaluation:
+        """Call a method, which is traced once for each shape of its arguments."""
+
+        def call(affine: tuple, *arguments: Any) -> Any:
+            return getattr(self.behind(affine), method)(*arguments)
+
+        return self.programs.traced(method, call, self.affine, *arguments)(self.affine, *arguments)
 
     def on_all(self, x: Any, source: Source) -> Evaluation:
         """Evaluate the log likelihood of all rows of a source, at one point, in float64 sums."""

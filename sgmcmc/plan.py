@@ -14,25 +14,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from . import __version__, checks, tree
+from . import __version__, checks, combinations, tree
 from .cores import check_fork
 from .dynamics import Dynamics
 from .dynamics.mixed import Mixed
 from .dynamics.probabilities import MovesByCounts
-from .estimators import Data, Estimator
+from .dynamics.psgld import PSGLD
+from .dynamics.scir import SCIR
+from .dynamics.sghmc import FRICTION
+from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
 from .gibbs import Gibbs
-from .mode import find_mode
 from .model import Model
 from .operations import in_turn
-from .programs import programs_of
-from .sampler import Sampler, assemble
+from .programs import Programs, programs_of
 from .source import Source
 from .spaces import Chart, Space
 from .spaces.constrained import spaces
-from .streams import RENEWAL, stream
 
+AUTO = 500  # rows in a minibatch before its size is chosen
 FEW = 2  # rows on which functions that draw random numbers are tried
 PROBE_BYTES = 1 << 20  # of data, on which the model is tried before anything is compiled
 GRADIENTS = {"plain": Gradient(), "control_variates": ControlVariate()}
@@ -50,7 +51,12 @@ class Plan(NamedTuple):
     params: Any  # starting values as the user sees them
     starts: Any  # chart coordinates of each chain; None: the estimator chooses the start
     statistic: Any  # what `starting_statistic` returns
-    schedule: list[float | Callable[[int], float]]
+    schedule: list[float | Callable[[int], float]] | None  # None: to be chosen
+    precondition: Any  # a word, a matrix or its diagonal, or None
+    covered: tuple[str, ...]  # the parameters that it is of
+    bias: float
+    rescale: bool
+    is_auto: bool  # whether n is to be chosen
     temperature: float | Callable[[int], float]
     n_chains: int | None
     shared_minibatches: bool
@@ -58,6 +64,13 @@ class Plan(NamedTuple):
     settings: dict[str, Any]
     jit: bool
     verbose: bool
+    programs: Callable[[Dynamics], Programs]
+
+    @property
+    def needs_mode(self) -> bool:
+        """Whether coordinates or step sizes are chosen at the mode."""
+        by_counts = isinstance(self.dynamics, SCIR)
+        return (self.schedule is None and not by_counts) or isinstance(self.precondition, str)
 
 
 def planned(
@@ -67,12 +80,15 @@ def planned(
     log_lik: Callable[[dict, dict], Any] | None,
     dataset: Mapping[str, Any] | Any,
     params: Mapping[str, Any],
-    stepsize: float | Callable[[int], float] | Mapping[str, Any],
+    stepsize: float | Callable[[int], float] | Mapping[str, Any] | None = None,
     log_prior: Callable[[dict], Any] | None = None,
-    minibatch_size: int | float = 0.01,
+    minibatch_size: int | float | str = 0.01,
     *,
     gradient: str | Estimator = "plain",
     constrain: Mapping[str, Any] | None = None,
+    precondition: str | Mapping[str, Any] | np.ndarray | None = "auto",
+    bias: float = 0.05,
+    rescale: bool = False,
     temperature: float | Callable[[int], float] = 1.0,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
@@ -99,15 +115,20 @@ def planned(
         change them while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
-    stepsize : float, function or dict
+    stepsize : float, function or dict, optional
         The step size (ε, or h for samplers of probabilities); or a schedule, a function of the
         iteration 0, 1, ... such as `decay(1e-4, tau=1000, kappa=0.55)`; or a dict of these by
-        parameter.
+        parameter. None: a step size is chosen for each direction at the mode of the log posterior,
+        so that the variance of the draws is at most 1 + `bias` times the posterior's. Chains then
+        start at the mode, unless there are `starts`. The choice and the effective draws to expect
+        from it are in `settings["tuning"]`.
     log_prior : function of params, optional
         The log prior density up to a constant. Flat by default.
-    minibatch_size : int or float
+    minibatch_size : int, float or "auto"
         Rows in a minibatch: a count, or a proportion of all rows if below 1. They are drawn without
-        replacement.
+        replacement. "auto", if no step size is given: the size with which most effective draws a
+        second are expected. It is measured, so it differs between machines: pass on what is in
+        `settings` to have the same draws.
     gradient : {"plain", "control_variates"} or Estimator
         How the gradient is estimated from a minibatch: from its rows alone; relative to the
         gradient near the mode, as in `sgldcv`; or by an estimator object, such as
@@ -118,6 +139,22 @@ def planned(
         or a `Space`. `params`, draws, and the arguments of `log_lik` and `log_prior` are
         constrained values, and `log_prior` is a density of these. The sampler moves in
         unconstrained coordinates, to which step sizes refer, and adds the Jacobian itself.
+    precondition : str, array, dict or None
+        The coordinates in which the chain moves, and to which step sizes refer. `"hessian"`: the
+        posterior has about variance 1 in all directions, by the curvature at its mode. `"fisher"`:
+        the same by the covariance of the gradients of single rows. `"diagonal"`: each coordinate is
+        scaled by itself. A matrix: the covariance that counts as 1, of all unconstrained
+        coordinates laid end to end, their parameters in alphabetical order. A dict of scales by
+        parameter. None: parameters as they are. The default is `"hessian"` if no step size is
+        given, and else None. (`psgld` has scales of its own: for it, the default is None.)
+        In coordinates that are not those of single parameters, statistics by parameter and
+        constants such as `alpha` belong to as many directions.
+    bias : float
+        If no step size is given: the share of the posterior's variance by which that of the draws
+        may be wrong. The bound is exact for a Gaussian posterior.
+    rescale : bool
+        If no step size is given: shrink draws towards the mode by the factor by which they are
+        expected to be too wide.
     temperature : float or function
         A number T, or a schedule of T, a function of the iteration 0, 1, ...: the chain samples the
         posterior to the power of 1/T. At T = 0 it climbs to a mode.
@@ -153,22 +190,35 @@ def planned(
     seed = checks.seed(seed)
     params = checks.params(params, dtype)
     source = Source(checks.dataset(dataset, dtype), dtype)
-    n = checks.minibatch_size(minibatch_size, source.N)
+    is_auto = isinstance(minibatch_size, str) and minibatch_size == "auto"
+    n = checks.minibatch_size(min(AUTO, source.N) if is_auto else minibatch_size, source.N)
     settings = {"sampler": name, "stepsize": printable(stepsize), "N": source.N}
     settings["minibatch_size"] = n
     if estimator is None:
         settings["gradient"], estimator = printable(gradient), estimator_of(gradient)
     own = vars(dynamics), vars(estimator)
     settings |= printable({k: v for part in own for k, v in part.items()})
+    if settings.get("alpha", ()) is None:
+        settings["alpha"] = FRICTION
     dynamics, estimator = checks.own(dynamics, params), checks.own(estimator, params)
     estimator.check(source.N)
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
     temperature = checks.temperature(temperature)
-    check_parts(moving, gibbs, chart, estimator, temperature)
+    combinations.check(moving, gibbs, chart, estimator, temperature)
     if gibbs and isinstance(stepsize, Mapping):
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
-    h = checks.stepsize(stepsize, {k: x for k, x in params.items() if k not in gibbs})
+    moved = {k: x for k, x in params.items() if k not in gibbs}
+    h = None if stepsize is None else tree.leaves(checks.stepsize(stepsize, moved))
+    has_own_scales = isinstance(moving, (SCIR, PSGLD))
+    precondition = checks.precondition(precondition, stepsize is not None or has_own_scales)
+    bias, rescale = (
+        checks.number("bias", bias, above=0, below=1),
+        checks.boolean("rescale", rescale),
+    )
+    combinations.check_tuning(
+        *(name, moving, estimator, temperature, stepsize, precondition, rescale, is_auto)
+    )
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
     if starts is not None:
@@ -193,10 +243,19 @@ def planned(
 
     calls = tuple(each.call for each in counters)
     parts = log_lik, log_prior, chart.spaces, calls, in_turn(types)
-    programs = programs_of(*parts, moving, dict(gibbs), checks.without_start(estimator))
-    model = Model(chart, log_lik, log_prior, calls, counted, in_turn(types), jit, programs)
+    programs = partial(programs_of, *parts, dict(gibbs), checks.without_start(estimator))
+    model = Model(chart, log_lik, log_prior, calls, counted, in_turn(types), jit, programs(moving))
+    covered = tuple(k for k in moved if not any(tree.leaves(chart.has_counts[k])))
+    if isinstance(precondition, str) and len(covered) < len(params):
+        raise ValueError(
+            f"precondition={precondition!r} needs parameters that all move by gradients of the log "
+            "posterior: give a covariance or a dict of scales for those that do, or None"
+        )
+    if precondition is not None and not isinstance(precondition, str):
+        precondition = checks.coordinates(precondition, {k: x[k] for k in covered})
     settings |= {
         "constrain": printable(constrain),
+        "precondition": printable(precondition),
         "temperature": printable(temperature),
         "n_chains": n_chains,
         "shared_minibatches": shared_minibatches,
@@ -213,8 +272,13 @@ def planned(
         *(model, source, n, estimator, moving, gibbs, params),
         None if starts is None else each_start(chart.inverse, starts),
         starting_statistic(model, x, probe, source.N),
-        *(tree.leaves(h), temperature, n_chains, shared_minibatches),
-        *(seed, settings, jit, verbose),
+        *(h, precondition, covered, bias, rescale, is_auto),
+        *(temperature, n_chains, shared_minibatches),
+        seed,
+        settings,
+        jit,
+        verbose,
+        programs,
     )
 
 
@@ -272,23 +336,6 @@ def chart_of(constrain: Any, dynamics: Dynamics, params: Any) -> Chart:
     return Chart({k: own.get(k, given[k]) for k in params})
 
 
-def check_parts(
-    dynamics: Dynamics, gibbs: Any, chart: Chart, estimator: Estimator, temperature: Any
-) -> None:
-    """Check that the parts of a sampler can be combined."""
-    by_counts = any(tree.leaves(chart.has_counts))
-    if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
-        raise ValueError(
-            "gradient='control_variates' needs parameters that all move by gradients of the log "
-            "posterior, but some are probabilities, or drawn by Gibbs steps: take 'plain', or "
-            "scircv for probabilities"
-        )
-    if by_counts and temperature != 1:
-        raise ValueError(
-            "temperature must be 1 with probabilities that move by counts, as in SCIR and SGRLD"
-        )
-
-
 def starting_statistic(model: Model, x: Any, rows: Any, N: int) -> Any:
     """Estimate the gradient at the start from a few rows; return None if no parameter has counts.
 
@@ -316,35 +363,6 @@ def each_start(fn: Callable, starts: Any) -> Any:
     count = len(tree.leaves(starts)[0])
     each = [fn(tree.map(lambda a: a[c], starts)) for c in range(count)]  # noqa: B023
     return tree.map(lambda *a: np.stack(a), *each)
-
-
-def set_up(plan: Plan) -> Sampler:
-    """Find the mode if the estimator needs it, and make the sampler."""
-    model, source, n, estimator = plan.model, plan.source, plan.n, plan.estimator
-    search = partial(find_mode, model, source, n, plan.seed, verbose=plan.verbose)
-    mode = estimator.start(model.chart.inverse(plan.params), search)
-    x = plan.starts
-    if x is None:
-        x = tree.map(lambda a: np.repeat(a[None], plan.n_chains or 1, axis=0), mode.x)
-    if plan.statistic is not None:
-        x = each_start(lambda x: model.chart.place(x, plan.statistic), x)
-    x = tree.map(tf.constant, x)
-    data, settings = Data(source, n, stream(plan.seed, RENEWAL)), dict(plan.settings)
-    state = estimator.init(model, x, data, mode)
-    if "mode" in settings:
-        seen = tree.map(np.asarray, model.chart.forward(mode.x))
-        settings["mode"] = printable(seen)
-    return assemble(
-        *(model, estimator, plan.dynamics, x, source, n, plan.schedule, plan.seed),
-        estimator_state=state,
-        gibbs=plan.gibbs,
-        temperature=plan.temperature,
-        n_chains=plan.n_chains,
-        shared_minibatches=plan.shared_minibatches,
-        settings=settings,
-        jit=plan.jit,
-        verbose=plan.verbose,
-    )
 
 
 def printable(value: Any) -> Any:

@@ -167,7 +167,8 @@ class Sampler:
                         self.renew()
                 block = self.feeder.block(j, end)
                 self.feeder.ask_schedules(j, first, last)
-                arguments = *self.state[:2], block, tf.constant([first, last])
+                affine = self.engine.model.affine
+                arguments = affine, *self.state[:2], block, tf.constant([first, last])
                 clock = time.perf_counter()
                 stop, chains, changed, here, draws = self.program(*arguments)
                 seconds = (time.perf_counter() - clock) / (last - first)

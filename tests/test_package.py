@@ -102,7 +102,7 @@ def test_signatures_are_those_of_the_r_package():
     defaults = {
         "minibatch_size": 0.01,
         "n_iters": 10_000,
-        "alpha": 0.01,
+        "alpha": None,  # 0.01, where a step size is given
         "L": 5,
         "a": 0.01,
         "n_iters_opt": 10_000,

@@ -65,6 +65,7 @@ GROUPS = {
         "random.normals",
         "random.gammas",
     ],
+    "Stein discrepancy": ["stein.ksd", "stein.thin"],
     "Exact moments": [
         "moments.cir_moments",
         "moments.scir_moments",
@@ -73,7 +74,7 @@ GROUPS = {
         "moments.a_hat_variance",
         "moments.a_hat_distribution",
     ],
-    "What can be raised": ["ChainDiverged", "ModeNotFound"],
+    "What can be raised": ["ChainDiverged", "ModeNotFound", "TuningWarning"],
 }
 
 

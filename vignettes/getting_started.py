@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Getting started
 #
-# Logistic regression on simulated data: 100,000 rows, six features, and coefficients that we know,
-# so that the draws can be judged. It takes a minute. What it shows carries over to every model:
+# Logistic regression on simulated data: 100,000 rows, six features, and coefficients that we
+# know, so that the draws can be judged. It takes a minute. What it shows carries over to every
+# model:
 #
 # 1. write the log likelihood and the log prior,
 # 2. choose a step size, and run a few chains,
@@ -30,10 +31,10 @@ y = rng.random(100_000) < 1 / (1 + np.exp(-(X @ truth + 0.3)))
 # %% [markdown]
 # ## The model
 #
-# A model is two functions of TensorFlow operations. `log_lik` gets the parameters and a *minibatch*
-# of rows, under the names that you give them below, and returns the **sum** of the rows' log
-# likelihoods; the package scales it up to all rows. `log_prior` gets the parameters alone.
-# Gradients are found by automatic differentiation, so there is nothing else to write.
+# A model is two functions of TensorFlow operations. `log_lik` gets the parameters and a
+# *minibatch* of rows, under the names that you give them below, and returns the **sum** of the
+# rows' log likelihoods; the package scales it up to all rows. `log_prior` gets the parameters
+# alone. Gradients are found by automatic differentiation, so there is nothing else to write.
 
 
 # %%
@@ -50,30 +51,21 @@ dataset = {"X": X, "y": y.astype(np.float32)}
 params = {"beta": np.zeros(6), "bias": 0.0}  # where to start
 
 # %% [markdown]
-# ## The step size
+# ## Draws in one call
 #
-# A good first guess for `sgldcv`, the sampler that we shall use, is a tenth of the smallest
-# posterior variance. How large is that, before we have seen the posterior? A coefficient's variance
-# is about 1/(N × information per row). In a logistic regression on standardised features, the
-# information per row is at most 1/4:
-
-# %%
-guess = 0.1 / (len(X) / 4)
-print(f"{guess:.1e}")
-
-# %% [markdown]
-# This gives `4e-6`. As few rows are that informative, `1e-5` will do. `sgldcv` is Langevin
-# dynamics with control variates: it first finds the posterior mode and then samples around it. For
-# posteriors with one dominant mode, as here, it is the one to try first. (`sgld`, without control
-# variates, would need a step 25 times smaller: [`mv_gauss`](mv_gauss.md) explains why.) Each step
-# looks at 1 % of the rows, the default. We run four chains, to see whether they agree.
+# `sgldcv` is Langevin dynamics with control variates: it first finds the posterior mode and then
+# samples around it. For posteriors with one dominant mode, as here, it is the one to try first.
+# Each step looks at 1 % of the rows, the default. We run four chains, to see whether they agree.
+#
+# There is no step size to choose. At the mode, the package measures how wide the posterior is in
+# each direction, and how noisy gradients are. It takes the largest steps with which the variance
+# of the draws is at most 5 % too large ([`step_sizes`](step_sizes.md) explains how).
 
 # %%
 draws = sgmcmc.sgldcv(
     log_lik=log_lik,
     dataset=dataset,
     params=params,
-    stepsize=1e-5,
     log_prior=log_prior,
     n_iters=n_iters,
     n_chains=4,
@@ -84,10 +76,10 @@ print(draws)
 # %% [markdown]
 # ## Reading the draws
 #
-# `draws` is a mapping from names to arrays, here `(chains, iterations, ...)`. Its summary has a row
-# for each quantity. Look at two columns first. `r_hat` should be below about 1.01, which says that
-# the chains agree. `ess` is the number of independent draws that would be worth as much. It should
-# be some hundreds before you quote a mean or an interval.
+# `draws` is a mapping from names to arrays, here `(chains, iterations, ...)`. Its summary has a
+# row for each quantity. Look at two columns first. `r_hat` should be below about 1.01, which says
+# that the chains agree. `ess` is the number of independent draws that would be worth as much. It
+# should be some hundreds before you quote a mean or an interval.
 
 # %%
 print(draws.summary())
@@ -116,33 +108,42 @@ axes.invert_yaxis()
 fig.tight_layout()
 
 # %% [markdown]
-# ## Is the step size small enough?
+# ## How wide are the draws?
 #
 # Every sampler here has a small bias that grows with the step size: most often, draws spread too
-# widely. One run does not show it, not even by its `r_hat`, but two do: halve the step size, and
-# compare the standard deviations. Here they agree within their Monte Carlo error of a few percent,
-# so `1e-5` is fine. The halved step needs twice as many iterations for the same `ess`.
+# widely. One run does not show it, not even by its `r_hat`. The settings tell what is expected:
+# the variance relative to the posterior's (`inflation`), for the directions where it is smallest,
+# in the middle and largest.
 
 # %%
-halved = sgmcmc.sgldcv(
+for name in ("stepsize", "noise", "inflation", "ess", "slowest"):
+    print(f"{name:10}", draws.settings["tuning"][name])
+
+# %% [markdown]
+# This is exact for a Gaussian. To see how large the bias really is, allow less of it and compare.
+# A tenth of the bias needs ten times as many iterations for the same `ess`. The standard
+# deviations should agree within about 2 % and their Monte Carlo errors:
+
+# %%
+less = sgmcmc.sgldcv(
     log_lik=log_lik,
     dataset=dataset,
     params=params,
-    stepsize=5e-6,
+    bias=0.005,
     log_prior=log_prior,
-    n_iters=n_iters,
+    n_iters=5 * n_iters,
     n_chains=4,
     seed=2,
 )
-sd, sd_halved = draws.summary()["sd"], halved.summary()["sd"]
-for name, ratio in zip(halved.summary().names, sd / sd_halved):
-    print(f"{name:8} sd with 1e-5 ÷ sd with 5e-6: {ratio:.2f}")
+sd, sd_less = draws.summary()["sd"], less.summary()["sd"]
+for name, ratio in zip(less.summary().names, sd / sd_less):
+    print(f"{name:8} sd with bias .05 ÷ sd with bias .005: {ratio:.2f}")
 
 # %% [markdown]
 # ## Using the draws
 #
-# To infer any function of the parameters, compute it for each draw: the results are draws from its
-# posterior. Here are the predicted probabilities of three new rows, with 90 % intervals:
+# To infer any function of the parameters, compute it for each draw: the results are draws from
+# its posterior. Here are the predicted probabilities of three new rows, with 90 % intervals:
 
 # %%
 new = rng.normal(size=(3, 6))
@@ -156,18 +157,17 @@ for row, p in enumerate(probability.T):
 # %% [markdown]
 # ## What can go wrong
 #
-# - **`ChainDiverged`**: the step size is too large; the message names the iteration, and the draws
-#   up to there are in the exception. Try a tenth.
-# - **Low `ess`, traces that wander**: the step size is too small, or the chain too short.
+# - **`TuningWarning`**: step sizes were chosen, but something is doubtful: parameters that the
+#   data do not tell apart, or a posterior that is far from Gaussian. The message says what to do.
+# - **No mode**, as in networks or mixtures: give `stepsize` yourself, and start small.
+# - **Low `ess`, traces that wander**: the chain is too short.
 # - **`r_hat` above 1.01**: the chains have not forgotten their starts (use `burn_in`, or more
 #   iterations), or there are several modes ([`gauss_mixture`](gauss_mixture.md)).
-# - **Features of very different scales**: the smallest posterior variance limits the step size, and
-#   all else then moves slowly. Standardise the features, or give each parameter a step size.
 # - **The mean instead of the sum** in `log_lik`: the posterior becomes as wide as for N/n rows,
 #   here 100. `log_lik` must be a sum over rows.
-# - **Parameters that must be positive.** Chains move freely on the real line, and would step across
-#   0. Pass `constrain={"sigma": "positive"}`: the chain then moves on the logarithm of `sigma`, and
-#   the package adds the Jacobian.
+# - **Parameters that must be positive.** Chains move freely on the real line, and would step
+#   across 0. Pass `constrain={"sigma": "positive"}`: the chain then moves on the logarithm of
+#   `sigma`, and the package adds the Jacobian.
 #
 # Next: [`mv_gauss`](mv_gauss.md) shows what step sizes do where the answer is known,
 # [`logistic_regression`](logistic_regression.md) does the same with real data.

@@ -14,6 +14,8 @@ from .arrays import cast as cast
 from .arrays import finite as finite
 from .arrays import named as named
 from .arrays import tensors as tensors
+from .coordinates import coordinates as coordinates
+from .coordinates import precondition as precondition
 from .functions import Tracked as Tracked
 from .functions import called as called
 from .functions import counter as counter
@@ -21,7 +23,9 @@ from .functions import counts as counts
 from .functions import gibbs_step as gibbs_step
 from .functions import model as model
 from .functions import track as track
+from .own import FRICTION as FRICTION
 from .own import concentration as concentration
+from .own import friction as friction
 from .own import keep_log as keep_log
 from .own import keyed_function as keyed_function
 from .own import one_of as one_of

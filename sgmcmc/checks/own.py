@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import tree
 from .arguments import like_params
 from .arrays import array, cast
 from .values import boolean, by_parameter, function, names_of_parameters, number, same_names, whole
@@ -60,6 +61,20 @@ def per_parameter(**bounds: Any) -> Callable:
         return by_parameter(name, value, params, partial(number, **bounds))
 
     return check
+
+
+FRICTION = (
+    "Friction α, the share of the momentum that a step loses: a number in (0, 1], or a dict of "
+    "them by parameter. Gradient noise acts as extra heat, which a larger `alpha` damps. None: "
+    "chosen with the step size, or 0.01 where that is given."
+)
+
+
+def friction(name: str, value: Any, params: Any) -> Any:
+    """A number in (0, 1] or None, for each parameter."""
+    if value is None:
+        return tree.map(lambda _: None, params)
+    return per_parameter(above=0, at_most=1)(name, value, params)
 
 
 def within(**bounds: Any) -> Callable:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import checks, tree
 from ..estimators import Estimate
 from . import Dynamics, Noise
-from .sghmc import Moving, momentum, temperature
+from .sghmc import Moving, friction, momentum, temperature
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,7 @@ class BAOAB(Dynamics):
     >>> block = sgmcmc.BAOAB(alpha=0.1)  # of a sampler that `mixed` makes
     """
 
-    alpha: float | dict = checks.tunable(
-        0.01,
-        checks.per_parameter(above=0, at_most=1),
-        "Friction α, the share of the momentum that a step loses: a number in (0, 1], or a dict of "
-        "them by parameter. Gradient noise acts as extra heat, which a larger `alpha` damps.",
-    )
+    alpha: float | dict | None = checks.tunable(None, checks.friction, checks.FRICTION)
 
     def init(self, x: Any, noise: Noise, h: Any) -> Moving:
         return Moving(x, momentum(noise, h))
@@ -57,7 +52,7 @@ class BAOAB(Dynamics):
         kicked = tree.map(lambda v, g, h: v + h * g, chain.nu, estimate.gradient, h)
         nu = tree.map(
             lambda v, z, h, alpha: (1 - alpha) * v + tf.sqrt(alpha * (2 - alpha) * h) * z,
-            *(kicked, noise.normals, h, self.alpha),
+            *(kicked, noise.normals, h, friction(self.alpha)),
         )
         return Moving(tree.map(lambda x, v, w: x + (v + w) / 2, chain.x, kicked, nu), nu)
 

@@ -11,6 +11,8 @@ from .. import checks, tree
 from ..estimators import Estimate
 from . import Dynamics, Noise
 
+FRICTION = 0.01  # where the user gives a step size and no friction
+
 
 class Moving(NamedTuple):
     """A chain with momentum."""
@@ -32,6 +34,11 @@ def temperature(nu: Any, h: Any) -> Any:
 def mean_square(x: tf.Tensor) -> tf.Tensor:
     """Return the mean square over all axes but the chains."""
     return tf.reduce_mean(x**2, axis=list(range(1, x.shape.rank)))
+
+
+def friction(alpha: Any) -> Any:
+    """The friction of each parameter, where it may not have been given."""
+    return tree.map(lambda a: FRICTION if a is None else a, alpha)
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,7 @@ class SGHMC(Dynamics):
     >>> block = sgmcmc.SGHMC(alpha=0.1, L=3)  # of a sampler that `mixed` makes
     """
 
-    alpha: float | dict = checks.tunable(
-        0.01,
-        checks.per_parameter(above=0, at_most=1),
-        "Friction α, the share of the momentum that a step loses: a number in (0, 1], or a dict of "
-        "them by parameter. Gradient noise acts as extra heat, which a larger `alpha` damps.",
-    )
+    alpha: float | dict | None = checks.tunable(None, checks.friction, checks.FRICTION)
     L: int = checks.tunable(
         5, checks.whole, "Steps of the dynamics in an iteration, each on its own minibatch."
     )
@@ -90,7 +92,7 @@ class SGHMC(Dynamics):
     def update(self, chain: Moving, estimate: Estimate, noise: Noise, h: Any) -> Moving:
         nu = tree.map(
             lambda v, g, z, h, alpha: (1 - alpha) * v + h * g + tf.sqrt(2 * alpha * h) * z,
-            *(chain.nu, estimate.gradient, noise.normals, h, self.alpha),
+            *(chain.nu, estimate.gradient, noise.normals, h, friction(self.alpha)),
         )
         return Moving(tree.map(tf.add, chain.x, nu), nu)
 

@@ -34,11 +34,13 @@ class Estimate(NamedTuple):
 class Mode(NamedTuple):
     """A point near the mode, in chart coordinates, and the log likelihood of all data there.
 
-    The log likelihood is None if it has not been evaluated.
+    The log likelihood is None if it has not been evaluated. `coordinates` are those in which the
+    curvature at the point is the same in all directions, or None.
     """
 
     x: Any
     full: Evaluation | None
+    coordinates: Any = None
 
 
 class Data(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from .affine import Affine
 
 
 class Space:
@@ -92,14 +93,28 @@ class Real(Space):
 
 @dataclass(frozen=True)
 class Chart:
-    """The spaces of all parameters together."""
+    """The spaces of all parameters together, and white coordinates in front of them."""
 
     spaces: Any
+    affine: Affine | None = None
+
+    def free(self, x: Any) -> Any:
+        """The coordinates of the spaces, from those in which the chain moves."""
+        return x if self.affine is None else self.affine.forward(x)
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether draws are not recorded where the chain is."""
+        return self.affine is not None and not isinstance(self.affine.shrink, tuple)
+
+    def recorded(self, x: Any) -> Any:
+        """The coordinates that are recorded, from those in which the chain moves."""
+        return self.affine.recorded(x) if self.is_shrunk else x
 
     @property
     def is_identity(self) -> bool:
         """True if values are chart coordinates."""
-        return self.same("forward")
+        return self.affine is None and self.same("forward")
 
     @property
     def has_density(self) -> bool:
@@ -142,28 +157,37 @@ class Chart:
         """Return the user's values at chart coordinates x."""
         if self.is_identity:
             return x
-        return tree.map(lambda s, a: s.forward(a), self.spaces, x)
+        return tree.map(lambda s, a: s.forward(a), self.spaces, self.free(x))
 
     def inside(self, x: Any) -> Any:
         """Return the values at which the model is evaluated."""
         if self.is_identity and self.same("inside"):
             return x
-        return tree.map(lambda s, a: s.inside(a), self.spaces, x)
+        return tree.map(lambda s, a: s.inside(a), self.spaces, self.free(x))
 
     def inverse(self, params: Any) -> Any:
         """Return the chart coordinates of values, as NumPy arrays."""
         if self.is_identity:
             return params
-        return tree.map(lambda s, a: np.asarray(s.inverse(a)), self.spaces, params)
+        x = tree.map(lambda s, a: np.asarray(s.inverse(a)), self.spaces, params)
+        return x if self.affine is None else self.affine.inverse(x)
 
     def log_density(self, x: Any) -> Any:
         """Return what the spaces add to the log prior."""
-        each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_density(a), self.spaces, x)
-        return tf.add_n(tree.leaves(each))
+        return self.sum_of("log_density", x)
 
     def log_jacobian(self, x: Any) -> Any:
-        """Return the difference of the log densities of chart coordinates and of values."""
-        each = tree.map(lambda s, a: tf.zeros((), a.dtype) + s.log_jacobian(a), self.spaces, x)
+        """Return the difference of the log densities of chart coordinates and of values.
+
+        The part of the affine map is a constant, and left out.
+        """
+        return self.sum_of("log_jacobian", x)
+
+    def sum_of(self, method: str, x: Any) -> Any:
+        """The sum over all spaces of what a method returns."""
+        each = tree.map(
+            lambda s, a: tf.zeros((), a.dtype) + getattr(s, method)(a), self.spaces, self.free(x)
+        )
         return tf.add_n(tree.leaves(each))
 
     def elsewhere(self, x: Any) -> Any:

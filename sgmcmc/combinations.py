@@ -1,0 +1,88 @@
+"""Checks that the parts of a sampler suit one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import tree
+from .dynamics import Dynamics
+from .dynamics.psgld import PSGLD
+from .dynamics.scir import SCIR
+from .estimators import Estimator
+from .estimators.control_variate import ControlVariate
+from .estimators.gradient import Gradient
+from .spaces import Chart
+from .tuning.laws import CHOICES
+
+
+def check(
+    dynamics: Dynamics, gibbs: Any, chart: Chart, estimator: Estimator, temperature: Any
+) -> None:
+    """Check that the parts of a sampler can be combined."""
+    by_counts = any(tree.leaves(chart.has_counts))
+    if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
+        raise ValueError(
+            "gradient='control_variates' needs parameters that all move by gradients of the log "
+            "posterior, but some are probabilities, or drawn by Gibbs steps: take 'plain', or "
+            "scircv for probabilities"
+        )
+    if by_counts and temperature != 1:
+        raise ValueError(
+            "temperature must be 1 with probabilities that move by counts, as in SCIR and SGRLD"
+        )
+
+
+def check_tuning(
+    name: str,
+    dynamics: Dynamics,
+    estimator: Estimator,
+    temperature: Any,
+    stepsize: Any,
+    precondition: Any,
+    rescale: bool,
+    is_auto: bool,
+) -> None:
+    """See that step sizes can be chosen, if that is wanted."""
+    is_diagonal = precondition is None or isinstance(precondition, Mapping)
+    is_diagonal |= isinstance(precondition, str) and precondition == "diagonal"
+    if rescale and (stepsize is not None or is_diagonal):
+        raise ValueError(
+            "rescale=True needs stepsize=None and white coordinates, such as "
+            "precondition='hessian': otherwise it is not known by how much draws are too wide"
+        )
+    if is_auto and (stepsize is not None or type(dynamics) not in CHOICES):
+        raise ValueError(
+            "minibatch_size='auto' needs stepsize=None, and a sampler that moves by gradients: a "
+            "size is chosen by the effective draws to expect from each"
+        )
+    if stepsize is not None:
+        return
+    if isinstance(dynamics, SCIR):
+        if dynamics.counts is not None:
+            raise ValueError(
+                "stepsize must be given with counts: without it, the step size is chosen by the "
+                "counts of single rows, which log_lik tells"
+            )
+        return
+    if type(dynamics) not in CHOICES:
+        known = ", ".join(sorted(kind.__name__.lower() for kind in CHOICES))
+        raise ValueError(
+            f"{name} needs stepsize: without it, step sizes are chosen for {known}, scir and "
+            "their versions with control variates alone"
+        )
+    if type(estimator) not in (Gradient, ControlVariate):
+        raise ValueError(
+            "stepsize must be given with gradient of your own: without it, step sizes are chosen "
+            "by the noise of gradients, which is known for 'plain' and 'control_variates' alone"
+        )
+    if isinstance(dynamics, PSGLD) and precondition is not None:
+        raise ValueError("precondition must be None for psgld without stepsize: it has its own")
+    if temperature != 1:
+        raise ValueError("stepsize must be given where temperature is not 1")
+    if getattr(dynamics, "resample_momentum", False):
+        raise ValueError(
+            "stepsize must be given with resample_momentum=True, whose bias no step size removes"
+        )
+    if "stepsize" in tree.leaves(getattr(dynamics, "thermostat_rate", ())):
+        raise ValueError("stepsize must be given with thermostat_rate='stepsize'")

@@ -1,0 +1,202 @@
+"""What a sampler does on a Gaussian: the variance of its draws, and how many are effective.
+
+In coordinates in which the posterior has variance 1, a sampler with step size ε is a linear
+recursion. Its stationary variance and its autocorrelation are therefore exact, and so is the
+largest step size that inflates the variance by no more than a given bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import tree
+from ..dynamics import Dynamics
+from ..dynamics.baoab import BAOAB
+from ..dynamics.psgld import PSGLD
+from ..dynamics.sgbarker import SGBarker
+from ..dynamics.sghmc import SGHMC
+from ..dynamics.sgld import SGLD
+from ..dynamics.sgnht import SGNHT
+
+LARGEST = 0.25  # no step size is larger: the posterior may curve more elsewhere than at the mode
+HALVINGS = 60
+ALPHAS = 0.2, 0.3, 0.4  # frictions, of which the one with the most effective draws is taken
+
+
+class Law(NamedTuple):
+    """For each direction, variance over that of the posterior, and effective draws an iteration."""
+
+    inflation: np.ndarray
+    ess: np.ndarray
+
+
+class Directions(NamedTuple):
+    """Directions in which the posterior is a Gaussian, and what step sizes are possible there.
+
+    `noise` is the variance of the gradient noise by direction where the posterior has variance 1.
+    With `precision`, all directions have one step size in common, which counts there as the step
+    size times the precision. `sizes` are the numbers of directions that go by each parameter's
+    constants, in the order of parameters.
+    """
+
+    noise: np.ndarray
+    precision: np.ndarray | None
+    sizes: list[int]
+
+    def spread(self, constants: Any) -> np.ndarray:
+        """Constants by parameter, laid out by direction."""
+        return np.repeat(np.array(tree.leaves(constants), float), self.sizes)
+
+    @property
+    def blocks(self) -> list[slice]:
+        """The directions of each parameter."""
+        ends = np.cumsum(self.sizes)
+        return [slice(end - size, end) for size, end in zip(self.sizes, ends)]
+
+
+class Choice(NamedTuple):
+    """A dynamics with its constants, a step size for each direction, and what to expect."""
+
+    dynamics: Dynamics
+    eps: np.ndarray
+    law: Law
+
+
+def langevin(eps: np.ndarray, noise: np.ndarray) -> Law:
+    """θ ← θ + (ε/2)ĝ + N(0, ε), with gradient noise of variance `noise`."""
+    A, Q = (1 - eps / 2)[:, None, None], (eps + eps**2 * noise / 4)[:, None, None]
+    return stationary(A, Q, 1)
+
+
+def hamiltonian(
+    eps: np.ndarray, noise: np.ndarray, friction: np.ndarray, a: np.ndarray, steps: int
+) -> Law:
+    """ν ← (1 − α)ν + εĝ + N(0, 2aε), θ ← θ + ν, with `friction` α; a draw after each `steps`."""
+    q = 2 * a * eps + eps**2 * noise
+    A = matrices([[1 - eps, 1 - friction], [-eps, 1 - friction]])
+    return stationary(A, q[:, None, None] * np.ones((2, 2)), steps)
+
+
+def second_order(eps: np.ndarray, noise: np.ndarray, alpha: np.ndarray) -> Law:
+    """ν ← ν + εĝ, θ ← θ + ν/2, ν ← (1 − α)ν + N(0, α(2 − α)ε), θ ← θ + ν/2."""
+    kick, heat = np.stack([1 - alpha / 2, 1 - alpha], -1), np.array([0.5, 1])
+    A = matrices([[1 - kick[:, 0] * eps, kick[:, 0]], [-kick[:, 1] * eps, kick[:, 1]]])
+    Q = (eps**2 * noise)[:, None, None] * kick[:, :, None] * kick[:, None, :]
+    return stationary(A, Q + (alpha * (2 - alpha) * eps)[:, None, None] * np.outer(heat, heat), 1)
+
+
+def matrices(rows: list[list]) -> np.ndarray:
+    """One matrix for each direction, from its entries."""
+    return np.stack([np.stack(np.broadcast_arrays(*row), -1) for row in rows], -2)
+
+
+def stationary(A: np.ndarray, Q: np.ndarray, steps: int) -> Law:
+    """The law of the first entry of state ← A state + N(0, Q), seen after each `steps` steps."""
+    directions, k = A.shape[:2]
+    twice = np.einsum("dij,dkl->dikjl", A, A).reshape(directions, k * k, k * k)
+    flat = np.linalg.solve(np.eye(k * k) - twice, Q.reshape(directions, k * k, 1))
+    variance = flat.reshape(directions, k, k)
+    power = np.linalg.matrix_power(A, steps)
+    later = np.linalg.solve(np.eye(k) - power, power @ variance[:, :, :1])[:, 0, 0]  # all lags
+    theta = variance[:, 0, 0]
+    return Law(theta, np.minimum(1, theta / (theta + 2 * later)))
+
+
+def largest(law: Callable[[np.ndarray], Law], of: Directions, bias: float) -> np.ndarray:
+    """The largest step size of each direction that inflates the variance by at most `bias`."""
+    low, high = np.full(len(of.noise), -60.0), np.full(len(of.noise), np.log(LARGEST))
+    fits = law(np.exp(high)).inflation <= 1 + bias
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        good = law(np.exp(middle)).inflation <= 1 + bias
+        low, high = np.where(good, middle, low), np.where(good, high, middle)
+    eps = np.where(fits, LARGEST, np.exp(low))
+    return eps if of.precision is None else in_common(eps, of.precision)
+
+
+def in_common(eps: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Step sizes by direction where all have one in common, which is the smallest."""
+    return (eps / precision).min() * precision
+
+
+def of_langevin(dynamics: SGLD | PSGLD | SGBarker, of: Directions, bias: float) -> Choice:
+    """Steps of Langevin dynamics, which those of Barker's and of pSGLD resemble."""
+    eps = largest(lambda eps: langevin(eps, of.noise), of, bias)
+    return Choice(dynamics, eps, langevin(eps, of.noise))
+
+
+def with_friction(
+    dynamics: Any, of: Directions, bias: float, law: Callable[[np.ndarray, np.ndarray], Law]
+) -> Choice:
+    """Steps of a dynamics with friction `alpha`, which is chosen, too, where it is None."""
+    given, choices = dynamics.alpha, []
+    for alpha in ALPHAS if None in tree.leaves(given) else [given]:
+        constants = tree.map(lambda _, alpha=alpha: alpha, given) if given is not alpha else given
+        each = of.spread(constants)
+        eps = largest(partial(law, each), of, bias)
+        choices.append(Choice(replace(dynamics, alpha=constants), eps, law(each, eps)))
+    return max(choices, key=lambda choice: choice.law.ess.min())
+
+
+def of_sghmc(dynamics: SGHMC, of: Directions, bias: float) -> Choice:
+    """Steps of SGHMC."""
+    return with_friction(
+        *(dynamics, of, bias),
+        lambda alpha, eps: hamiltonian(eps, of.noise, alpha, alpha, dynamics.L),
+    )
+
+
+def of_baoab(dynamics: BAOAB, of: Directions, bias: float) -> Choice:
+    """Steps of BAOAB."""
+    return with_friction(dynamics, of, bias, lambda alpha, eps: second_order(eps, of.noise, alpha))
+
+
+def of_sgnht(dynamics: SGNHT, of: Directions, bias: float) -> Choice:
+    """Steps for which the noise in a step is alike in all directions that share a thermostat.
+
+    A thermostat takes the same share of heat out of all directions of its parameter. Where their
+    noise differs, they are too wide or too narrow, although the temperature is right on average.
+    """
+    a = of.spread(dynamics.a)
+
+    def law(eps: np.ndarray) -> Law:
+        parts = []
+        for block in of.blocks:
+            here = eps[block], of.noise[block]
+            xi = np.full(len(here[0]), friction(*here, a[block]))
+            parts.append(hamiltonian(*here, xi, a[block], 1))
+        return Law(*map(np.concatenate, zip(*parts)))
+
+    for ratio in np.geomspace(1, 1e-6, 300):  # of the heat that noise brings in a step
+        eps = np.minimum(LARGEST, ratio / np.maximum(of.noise, 1e-300))
+        if of.precision is not None:
+            eps = in_common(eps, of.precision)
+        found = law(eps)
+        if np.abs(found.inflation - 1).max() <= bias:
+            break
+    return Choice(dynamics, eps, found)
+
+
+def friction(eps: np.ndarray, noise: np.ndarray, a: np.ndarray) -> float:
+    """The friction with which the mean temperature of some directions is 1."""
+    low, high = 1e-9, 1.0
+    for _ in range(HALVINGS):
+        xi = (low + high) / 2
+        temperature = np.mean(2 * (2 * a + eps * noise) / (xi * (4 - 2 * xi - eps)))
+        low, high = (xi, high) if temperature > 1 else (low, xi)
+    return xi
+
+
+CHOICES: dict[type[Dynamics], Callable[[Any, Directions, float], Choice]] = {
+    SGLD: of_langevin,
+    PSGLD: of_langevin,
+    SGBarker: of_langevin,
+    SGHMC: of_sghmc,
+    BAOAB: of_baoab,
+    SGNHT: of_sgnht,
+}

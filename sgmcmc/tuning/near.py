@@ -1,0 +1,134 @@
+"""The log posterior near its mode: curvature, gradient noise, and how Gaussian it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import checks, tree
+from ..curvature import NOT_DIFFERENTIABLE, SADDLE, Curvature, flat, unflat
+from ..estimators import Mode
+from ..model import Model
+from ..source import Source
+from ..streams import TUNING, stream
+from .rows import chosen
+
+DRAWS = 20  # points near the mode where the noise of control variates is looked at
+DIRECTIONS = 20  # in which the shape of the log posterior is looked at
+UNTOLD = 1e-8  # a direction whose scaled curvature is below this is not told by the data
+
+
+class Near:
+    """What is known of the log posterior near its mode, from the rows that matter.
+
+    `back` is the matrix of white coordinates w, in x = mode + back w: the curvature there is the
+    same in all directions. `forth` is its inverse, and `sd` one over the root of the diagonal.
+    """
+
+    def __init__(self, model: Model, source: Source, mode: Mode, seed: int) -> None:
+        self.rng, self.theta = stream(seed, TUNING), flat(mode.x)
+        self.curvature = curvature = Curvature(model, source, mode.x)
+        if not curvature.is_full:
+            p = curvature.p
+            raise ValueError(
+                f"stepsize=None and precondition need the curvature at the mode, which for {p:,} "
+                "parameters is too large a matrix: give stepsize, and take psgld where scales "
+                "differ"
+            )
+        try:
+            first = mode.coordinates
+            if first is None:
+                count = min(source.N, curvature.enough)
+                index = self.rng.choice(source.N, count, replace=False, shuffle=False)
+                some = source.subset(np.sort(index))
+                first = curvature.coordinates(self.theta, curvature.for_all(some))
+            self.rows = chosen(curvature, source, self.theta, first.back, self.rng)
+        except NOT_DIFFERENTIABLE as error:
+            raise ValueError(
+                "stepsize=None and precondition need the log likelihood of single rows, but "
+                f"log_lik cannot be evaluated so: {checks.summary(error)}. Give stepsize"
+            ) from error
+        now = curvature.coordinates(self.theta, self.rows.parts)
+        if not now.least > SADDLE:
+            raise ValueError(
+                "stepsize=None and precondition need a mode of the log posterior, but it does not "
+                "curve downwards where the search for the mode ended: it is a saddle point, or "
+                "there is no mode, as in hierarchical models. Give stepsize and precondition=None"
+            )
+        self.back, self.forth, self.sd, self.values = now.back, now.forth, now.sd, now.values
+
+    def point(self, x: np.ndarray) -> Any:
+        """Free coordinates as a nest of tensors."""
+        return unflat(x, self.curvature.like, self.curvature.dtype)
+
+    def noise(self, L: np.ndarray, is_relative: bool) -> np.ndarray:
+        """The covariance of the gradients of single rows, in coordinates w with x = mode + Lw.
+
+        Of control variates, gradients are relative to those at the mode, and their covariance is
+        averaged over draws around it. Each draw sees all rows that count once, and a part of the
+        sample of the others.
+        """
+        here, p, N = self.point(self.theta), len(self.theta), self.rows.N
+        count, covariance = (DRAWS, np.zeros((p, p))) if is_relative else (1, np.zeros((p, p)))
+        for k in range(count):
+            square, total = np.zeros((p, p)), np.zeros(p)
+            away = self.point(self.theta + self.back @ self.rng.standard_normal(p))
+            for rows, weight in self.rows.share(k, count).pieces(p):
+                g = self.curvature.gradients(here, rows)
+                if is_relative:
+                    g = self.curvature.gradients(away, rows) - g
+                g = g @ L
+                square += weight * (g.T @ g)
+                total += weight * g.sum(axis=0)
+            covariance += (square - np.outer(total, total) / N) / max(N - 1, 1) / count
+        return covariance
+
+    def misfit(self) -> float:
+        """How far the log posterior is from a Gaussian's, √p standard deviations from the mode.
+
+        That is where draws are. A Gaussian's has fallen by p/2 there, in all directions. The result
+        is the root mean square of the difference over directions, divided by √p.
+        """
+        p, here = len(self.theta), self.point(self.theta)
+        u = self.rng.standard_normal((DIRECTIONS, p))
+        u *= np.sqrt(p) / np.linalg.norm(u, axis=1, keepdims=True)
+        steps = np.concatenate([u, -u])
+        points = [self.point(self.theta + self.back @ step) for step in steps]
+        change, slope = np.zeros(len(steps)), np.zeros(p)
+        for rows, weight in self.rows.pieces(p):
+            before = self.curvature.values(here, rows)
+            for i, point in enumerate(points):
+                change[i] += weight * (self.curvature.values(point, rows) - before).sum()
+            slope += weight * self.curvature.gradients(here, rows).sum(axis=0)
+        model = self.curvature.model
+        if model.has_prior:
+            prior = model.traced_prior(here)
+            for i, point in enumerate(points):
+                change[i] += float(model.traced_prior(point).value - prior.value)
+            slope += flat(prior.gradient)
+        off = change - steps @ (self.back.T @ slope) + p / 2
+        return float(np.sqrt(np.mean(off**2) / p))
+
+    def untold(self) -> list[str]:
+        """The parameters of directions that neither the data nor the prior tell."""
+        floor = max(UNTOLD, 10 * float(np.finfo(self.curvature.dtype).eps))
+        found: list[str] = []
+        for j in np.flatnonzero(self.values < floor):
+            found += self.named(self.back[:, j])
+        return list(dict.fromkeys(found))
+
+    def named(self, direction: np.ndarray, most: int = 3) -> list[str]:
+        """The parameters that a direction is made of: those with the largest parts in it."""
+        part = np.abs(direction) / self.sd
+        order = np.argsort(-part)[:most]
+        names = coordinate_names(self.curvature.like)
+        return [names[i] for i in order if part[i] > part[order[0]] / 3]
+
+
+def coordinate_names(x: Any) -> list[str]:
+    """A name for each number of a nest, such as beta[3]."""
+    found = []
+    for path, leaf in zip(tree.names(x), tree.leaves(x)):
+        found += [path + str(list(i)) * bool(leaf.shape) for i in np.ndindex(*leaf.shape)]
+    return found

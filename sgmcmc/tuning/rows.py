@@ -1,0 +1,104 @@
+"""Few rows that stand for all: a random sample, and those on which the posterior depends most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..curvature import Curvature, Parts, unflat
+from ..source import Source
+from ..streams import without_replacement
+
+SAMPLE, STRONGEST = 20_000, 5_000  # rows
+PROBES = 3  # directions in which the log likelihood of all rows is looked at
+BYTES = 16 << 20  # of the gradients of single rows, at a time
+
+
+class Rows(NamedTuple):
+    """Rows with weights: each row of a part stands for `weight` of all N."""
+
+    parts: Parts
+    N: int
+
+    def pieces(self, p: int) -> Iterator[tuple[dict[str, tf.Tensor], float]]:
+        """The rows in pieces whose gradients by p parameters are of bounded size."""
+        for part, weight in self.parts:
+            nbytes = max(1, min(BYTES, BYTES * part.row_bytes // (4 * p)))
+            for rows in part.pieces(nbytes):
+                yield rows, weight
+
+    def share(self, k: int, of: int) -> Rows:
+        """Of the rows that stand for others the k-th share, and all rows that count once."""
+        parts = []
+        for part, weight in self.parts:
+            if weight > 1 and of <= part.N:
+                share = np.arange(part.N * k // of, part.N * (k + 1) // of)
+                parts.append((part.subset(share), weight * part.N / len(share)))
+            else:
+                parts.append((part, weight))
+        return Rows(parts, self.N)
+
+
+def chosen(
+    curvature: Curvature, source: Source, theta: np.ndarray, back: np.ndarray, rng: Any
+) -> Rows:
+    """Choose rows: all of them, or a sample and the rows that matter most, which all count once.
+
+    What matters is by how much the log likelihood of a row changes within one posterior standard
+    deviation of the point, to first order for gradients and to second order for curvature. One pass
+    over all data finds out, with few directions. A sample alone misses rows without which some
+    parameter would not be known at all.
+    """
+    N = source.N
+    if N <= SAMPLE + STRONGEST:
+        return Rows([(source.subset(np.arange(N)), 1.0)], N)
+    points = [
+        [unflat(theta + s * (back @ z), curvature.like, curvature.dtype) for s in (1, -1)]
+        for z in rng.standard_normal((PROBES, back.shape[1]))
+    ]
+    here = unflat(theta, curvature.like, curvature.dtype)
+    best = [Best(STRONGEST // 2) for _ in range(2)]
+    start = 0
+    for rows in source.pieces():
+        middle = curvature.values(here, rows)
+        first, second = np.zeros(len(middle)), np.zeros(len(middle))
+        for ends in points:
+            up, down = (curvature.values(point, rows) for point in ends)
+            first = first + (up - down) ** 2
+            second = second + (up + down - 2 * middle) ** 2
+        for each, score in zip(best, (first, second)):
+            each.add(score, start)
+        start += len(middle)
+    strongest = np.union1d(*(each.index for each in best))
+    sample = without_replacement(rng, N, SAMPLE, 1)[0]
+    sample = rng.permutation(sample[~np.isin(sample, strongest)])
+    spare = -len(strongest) % curvature.chunk  # curvature is computed for whole chunks of rows
+    strongest = np.sort(np.concatenate([strongest, sample[:spare]]))
+    sample = np.sort(sample[spare:])
+    return Rows(
+        [
+            (source.subset(sample), (N - len(strongest)) / len(sample)),
+            (source.subset(strongest), 1.0),
+        ],
+        N,
+    )
+
+
+class Best:
+    """The numbers of the rows with the largest scores of those seen."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.index, self.score = count, np.empty(0, int), np.empty(0)
+
+    def add(self, score: np.ndarray, start: int) -> None:
+        """Look at the scores of rows start, start + 1, ...."""
+        score = np.nan_to_num(score, nan=0.0, posinf=np.finfo(float).max)
+        index = np.concatenate([self.index, np.arange(start, start + len(score))])
+        score = np.concatenate([self.score, score])
+        if len(score) > self.count:
+            kept = np.argpartition(score, -self.count)[-self.count :]
+            index, score = index[kept], score[kept]
+        self.index, self.score = index, score
