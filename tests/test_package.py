@@ -1,5 +1,6 @@
 """The package as it is met: its import, its signatures, its documentation."""
 
+import configparser
 import inspect
 import os
 import platform
@@ -172,3 +173,12 @@ def test_benchmarks_run(what):
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "| sgmcmc |" in done.stdout or "| sgld |" in done.stdout
+
+
+def test_all_packages_are_installed():
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).parents[1] / "setup.cfg")
+    listed = set(setup["options"]["packages"].split()) - {"sgmcmc.datasets"}
+    root = Path(describe.__file__).parents[1]
+    there = {".".join(f.parent.relative_to(root).parts) for f in root.glob("sgmcmc/**/__init__.py")}
+    assert there - {"sgmcmc.datasets"} == listed
