@@ -39,6 +39,8 @@ from .api import (
     sgrld_setup,
 )
 from .data import get_dataset, list_datasets
+from .diagnosis.diagnose import diagnose
+from .diagnosis.report import Diagnosis
 from .divergence import ChainDiverged
 from .draws import Draws
 from .dynamics import Dynamics, Noise
@@ -60,6 +62,7 @@ from .sampler import Sampler
 from .spaces import Space
 from .stepsize import cyclical, decay
 from .tuning import TuningWarning
+from .watch import TrustWarning
 
 __all__ = [
     "BAOAB",
@@ -71,6 +74,7 @@ __all__ = [
     "SGRLD",
     "ChainDiverged",
     "ControlVariate",
+    "Diagnosis",
     "Draws",
     "Dynamics",
     "Estimate",
@@ -82,11 +86,13 @@ __all__ = [
     "Sampler",
     "Space",
     "TopicModel",
+    "TrustWarning",
     "TuningWarning",
     "baoab",
     "baoab_setup",
     "cyclical",
     "decay",
+    "diagnose",
     "fit_lda",
     "get_dataset",
     "get_params",

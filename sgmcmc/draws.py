@@ -65,6 +65,11 @@ class Draws(Mapping):
 
     def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
         self.values_by_name, self.stats, self.settings = values, stats, settings
+        self._origin: Any = None  # the sampler at the end of the run, for `diagnose`
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the sampler, which has compiled code and the data."""
+        return {**vars(self), "_origin": None}
 
     def __getitem__(self, name: str) -> Any:
         return self.values_by_name[name]

@@ -13,8 +13,10 @@ from . import checks, tree
 from .collect import Memory
 from .cores import check_fork
 from .draws import Draws
+from .origin import Origin
 from .progress import Progress
 from .sampler import Sampler
+from .watch import watch
 
 
 class Wish(NamedTuple):
@@ -101,8 +103,8 @@ def run(
     return collect(sampler, wish(here, n_iters, burn_in, thin, track, keep, out, verbose))
 
 
-def collect(sampler: Sampler, wish: Wish) -> Draws:
-    """Run a sampler, and return its draws."""
+def collect(sampler: Sampler, wish: Wish, watched: bool = True) -> Draws:
+    """Run a sampler, and return its draws. Warn of doubtful ones, if they are to be `watched`."""
     n_iters, burn_in, thin, track, keep, out, verbose = wish
     began = sampler.state.iteration
     memory = Memory(n_iters // thin, sampler.n_chains, out)
@@ -112,7 +114,9 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
         stats = memory.result()
         values = {**stats.pop("params"), **stats.pop("track", {})}
         stats |= {f"log_{name}": x for name, x in stats.pop("log", {}).items()}
-        return Draws(values, stats, settings)
+        found = Draws(values, stats, settings)
+        found._origin = Origin.of(sampler)
+        return found
 
     try:
         with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
@@ -127,7 +131,10 @@ def collect(sampler: Sampler, wish: Wish) -> Draws:
             memory.add(0, no_draws(sampler, keep, track))
         stop.draws = draws()  # type: ignore[union-attr]  # an attribute of our own
         raise
-    return draws()
+    found = draws()
+    if watched:
+        watch(sampler, found)
+    return found
 
 
 def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:

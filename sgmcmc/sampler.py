@@ -83,7 +83,7 @@ class Sampler:
         """Start the chains at `x`, the chart coordinates of all parameters."""
         self.engine, self.feeder = engine, feeder
         self.settings, self.jit, self.verbose = dict(settings), jit, verbose
-        self.running = threading.Lock()
+        self.running, self.warned = threading.Lock(), False
         given = {k: x[k] for k in engine.gibbs}
         moving = {k: x[k] for k in x if k not in given}
         first = tf.constant([h(0) if callable(h) else h for h in feeder.schedule], feeder.dtype)

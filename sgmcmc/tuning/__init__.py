@@ -118,6 +118,7 @@ class Tuner:
             return Tuned(around(self.mode.x, self.L), self.dynamics, None, report)
         choice, of, directions = self.choose(n)
         report |= {
+            "bias": self.bias,
             **{k: spread(x) for k, x in (("noise", of.noise), ("stepsize", choice.eps))},
             **{k: spread(x) for k, x in choice.law._asdict().items()},
             "slowest": self.near.named(directions[:, np.argmin(choice.law.ess)]),
@@ -132,6 +133,7 @@ class Tuner:
             return Tuned(chart, choice.dynamics, stepsize, report)
         shrink = 1 / np.sqrt(choice.law.inflation) if self.rescale else ()
         chart = around(self.mode.x, directions * np.sqrt(choice.eps), shrink)
+        report["steps"] = choice.eps.tolist()
         return Tuned(chart, choice.dynamics, 1.0, report)
 
     def warn(self, report: dict[str, Any]) -> None:

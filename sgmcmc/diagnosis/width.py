@@ -1,0 +1,168 @@
+"""The variance of draws over that of the posterior, by gradients alone.
+
+For draws of a density with scores s, and any point c, Stein's identity is −E (x − c) sᵀ = I. If
+draws of a Gaussian are too wide by a factor v, it is v I instead. So the mean of −(x − c)ᵀ s / p is
+1 for right draws of *any* density, and otherwise about the factor by which their variance is wrong.
+
+What it must be for a sampler is exact, too. In the stationary distribution E |x|² does not change
+from step to step, and so
+
+- SGLD: 1 + Σ hⱼ E ĝⱼ² / (4p), by the gradients ĝ of minibatches,
+- SGHMC: (1 − α/2) T, by the kinetic temperature T,
+- SGNHT: 1 − ξ/2, by its friction,
+- BAOAB: a linear function of T,
+
+whatever the density and the noise. A chain for which the two sides differ has not reached its
+stationary distribution, or does not move as its equation says.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import tree
+from ..dynamics import Dynamics
+from ..dynamics.baoab import BAOAB
+from ..dynamics.sghmc import SGHMC, friction
+from ..dynamics.sgld import SGLD
+from ..dynamics.sgnht import SGNHT
+from ..summary import summary_of
+from .evidence import Evidence
+from .scores import Scores
+
+DENSE = 500  # with more coordinates, each is looked at by itself
+
+
+class Estimated(NamedTuple):
+    """Means of dependent numbers, with their Monte Carlo errors and effective sample sizes."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    ess: np.ndarray
+
+
+def estimated(series: np.ndarray) -> Estimated:
+    """The means of series (chains, draws, quantities)."""
+    x = np.array(series.transpose(2, 0, 1), order="C")  # a copy, which is reordered
+    count, sd = x.shape[1] * x.shape[2], x.std(axis=(1, 2))
+    found = summary_of(x)
+    ess = np.clip(np.nan_to_num(found["ess"], nan=count), 1, count)
+    return Estimated(found["mean"], sd / np.sqrt(ess), ess)
+
+
+def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of draws (chains, draws, p), or its diagonal if that is large."""
+    flat = x.reshape(-1, x.shape[-1])
+    if flat.shape[1] > DENSE or len(flat) < 5 * flat.shape[1]:
+        return flat.mean(axis=0), flat.var(axis=0)
+    return flat.mean(axis=0), np.atleast_2d(np.cov(flat.T))
+
+
+def relative(evidence: Evidence, scores: Scores) -> tuple[np.ndarray, np.ndarray]:
+    """The series of −(x − c)ᵀs / p, and by coordinate a those of −(x − c)ₐ (Σs)ₐ / Σₐₐ.
+
+    The second tells of the marginal variance of each coordinate. The centre c and covariance Σ for
+    draws of one half of the run are from the other half: with those of the same draws, the mean
+    would be wrong by p over the number of effective draws.
+    """
+    middle = evidence.x.shape[1] // 2
+    both = [moments(evidence.x[:, middle:]), moments(evidence.x[:, :middle])]
+    whole, each = [], []
+    for half, (centre, covariance) in zip((scores.at < middle, scores.at >= middle), both):
+        away, score = scores.x[:, half] - centre, scores.exact[:, half]
+        is_full = covariance.ndim == 2
+        towards = score @ covariance / np.diag(covariance) if is_full else score
+        whole.append(-(away * score).mean(axis=2, keepdims=True))
+        each.append(-away * towards)
+    return np.concatenate(whole, axis=1), np.concatenate(each, axis=1)
+
+
+def by_the_sampler(evidence: Evidence, scores: Scores) -> tuple[float, np.ndarray | float] | None:
+    """What the mean of −(x − c)ᵀs / p must be: its Monte Carlo error, and its value or series.
+
+    None where there is no identity.
+    """
+    dynamics = evidence.origin.engine.dynamics
+    if evidence.origin.engine.model.chart.is_shrunk:
+        return None
+    if isinstance(dynamics, SGLD):
+        if scores.moved is None or scores.steps is None:
+            return None
+        return 0.0, 1 + (scores.steps * scores.moved**2).mean(axis=2, keepdims=True) / 4
+    found = temperatures(evidence)
+    if not found or found[0].width is None:
+        return None
+    size = np.array([t.size for t in found])
+    mean = sum(t.width * t.size for t in found) / size.sum()
+    error = np.sqrt(sum((t.width_error * t.size) ** 2 for t in found)) / size.sum()
+    return float(error), float(mean)
+
+
+class Temperature(NamedTuple):
+    """The kinetic temperature of a parameter, and what it must be for draws to be right.
+
+    `width` is the factor on the variance of draws that it shows, and `size` how many numbers the
+    parameter has.
+    """
+
+    name: str
+    size: int
+    mean: float
+    error: float
+    ess: float
+    expected: float
+    width: float | None
+    width_error: float
+    thermostat: float | None
+    drift: float  # of the thermostat, from the first half of the run to the second
+
+
+def temperatures(evidence: Evidence) -> list[Temperature]:
+    """The temperatures of all parameters, of samplers with momentum."""
+    draws, origin = evidence.draws, evidence.origin
+    stats = draws.stats.get("temperature")
+    if stats is None or origin is None:
+        return []
+    chained = draws.settings.get("n_chains") is not None
+    dynamics, position = origin.engine.dynamics, origin.engine.position(origin.chains)
+    frictions = draws.stats.get("thermostat")
+    found, leaves = [], zip(tree.names(stats), tree.leaves(stats), tree.leaves(position))
+    for i, (name, T, x) in enumerate(leaves):
+        T = np.asarray(T, float)
+        series = T[..., None] if chained else T[None, :, None]
+        (mean,), (error,), (ess,) = estimated(series)
+        xi, drift = None, 0.0
+        if frictions is not None:
+            frictions_here = np.atleast_2d(tree.leaves(frictions)[i])
+            middle = frictions_here.shape[1] // 2
+            parts = frictions_here[:, :middle], frictions_here[:, middle:]
+            xi, drift = float(frictions_here.mean()), float(parts[1].mean() - parts[0].mean())
+        expected, slope = relation(dynamics, i, xi)
+        width = None if slope is None else 1 + slope * (mean - expected)
+        if isinstance(dynamics, SGNHT):
+            width = (1 - xi / 2) * mean
+        size = int(np.prod(x.shape[1:]))
+        found.append(
+            Temperature(
+                *(name, size, mean, error, ess),
+                *(expected, width, (slope or 0) * error, xi, drift),
+            )
+        )
+    return found
+
+
+def relation(dynamics: Dynamics, i: int, xi: float | None) -> tuple[float, float | None]:
+    """The temperature at which draws are right, and the change of their width with it."""
+    if isinstance(dynamics, SGNHT):
+        return 1.0, 1 - xi / 2
+    if isinstance(dynamics, SGHMC):
+        alpha = tree.leaves(friction(dynamics.alpha))[i]
+        return 1 / (1 - alpha / 2), None if dynamics.resample_momentum else 1 - alpha / 2
+    if isinstance(dynamics, BAOAB):
+        a = tree.leaves(friction(dynamics.alpha))[i]
+        heat = 1 / (1 - a) ** 2  # by which E of the kicked momentum's square grows with T
+        slope = a * (heat * (3 - 2 * a) + 1) / (4 * (2 - a)) + ((1 - a) * heat + 1) / 2
+        return 1.0, slope
+    return 1.0, None

@@ -1,0 +1,32 @@
+"""What draws remember of the sampler that made them, without its threads and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .engine import Chains, Engine
+from .sampler import Sampler
+from .source import Source
+
+
+class Origin(NamedTuple):
+    """The model and the state of a sampler at the end of a run."""
+
+    engine: Engine
+    source: Source
+    schedule: list[float | Callable[[int], float]]
+    seed: int
+    chains: Chains
+    estimator: Any  # the state of the estimator
+    mode: Any  # the centre of control variates, in the user's values, or None
+    jit: bool
+
+    @classmethod
+    def of(cls, sampler: Sampler) -> Origin:
+        """Return that of a sampler in its present state."""
+        feeder, (chains, estimator, _) = sampler.feeder, sampler.state
+        return cls(
+            *(sampler.engine, feeder.source, feeder.schedule, feeder.seed),
+            *(chains, estimator, sampler.mode, sampler.jit),
+        )
