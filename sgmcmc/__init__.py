@@ -57,6 +57,8 @@ from .estimators.control_variate import ControlVariate
 from .gibbs import Gibbs
 from .mode import ModeNotFound
 from .models.lda import TopicModel, fit_lda
+from .race import tune
+from .race.table import Race
 from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
@@ -82,6 +84,7 @@ __all__ = [
     "Gibbs",
     "ModeNotFound",
     "Noise",
+    "Race",
     "SGBarker",
     "Sampler",
     "Space",
@@ -125,4 +128,5 @@ __all__ = [
     "sgrld",
     "sgrld_setup",
     "step",
+    "tune",
 ]

@@ -29,6 +29,7 @@ from .sampler import Sampler
 FIRST = ("log_lik", "dataset", "params", "stepsize")  # a sampler's own positional arguments follow
 HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
 SAMPLERS: dict[str, Callable[..., Draws]] = {}
+ROWS: dict[str, Row] = {}  # by the name of the sampler
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
         function.__module__ = f"{__package__}.api"
         function.__signature__ = signature(row, has_run)  # type: ignore[union-attr]  # `inspect` reads it
         function.__doc__ = docstring(name, row, has_run)
-    SAMPLERS[row.name] = sampler
+    SAMPLERS[row.name], ROWS[row.name] = sampler, row
     return sampler, sampler_setup
 
 

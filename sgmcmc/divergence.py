@@ -13,6 +13,8 @@ from .engine import Engine
 class ChainDiverged(FloatingPointError):
     """The chain became NaN or infinite at `iteration`; `draws` has the draws before.
 
+    `chains` has the numbers of the chains to which this happened.
+
     Examples
     --------
     >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -30,6 +32,7 @@ class ChainDiverged(FloatingPointError):
     """
 
     iteration: int
+    chains: tuple[int, ...]
     draws: Any = None
 
 
@@ -62,6 +65,8 @@ def diverged(
         )
     error = ChainDiverged(message)
     error.iteration = iteration
+    finite = [np.isfinite(x[0]).reshape(len(x[0]), -1).all(axis=1) for x in tree.leaves(draw)]
+    error.chains = tuple(int(c) for c in np.flatnonzero(~np.all(finite, axis=0)))
     return error
 
 

@@ -63,10 +63,16 @@ class Engine:
         return *sizes, self.apart, self.tempered, tuple(self.gibbs)
 
     def schedule(self, row: tf.Tensor, like: Any) -> tuple[Any, Any]:
-        """Return step sizes, in the form of the moving parameters, and the temperature."""
-        columns = tf.unstack(row)
-        temperature = columns.pop() if self.tempered else 1.0
-        return tree.pack(like, columns), temperature
+        """Return step sizes, in the form of the moving parameters, and the temperature.
+
+        A step size is one number, or an array (chains, 1, ...) that broadcasts over its parameter.
+        """
+        columns, by_chain = tf.unstack(row), row.shape.rank == 2
+        temperature: Any = columns.pop() if self.tempered else 1.0
+        h = tree.pack(like, columns)
+        if by_chain:
+            h = tree.map(lambda h, x: tf.reshape(h, (-1,) + (1,) * (x.shape.rank - 1)), h, like)
+        return h, temperature[0] if by_chain and self.tempered else temperature
 
     def shown(self, nest: Any) -> Any:
         """Remove the axis of chains if the user asked for a single chain."""

@@ -49,7 +49,7 @@ class Block(NamedTuple):
     index: Any  # the numbers of these rows; further axes (chain, row)
     noise: Any  # further axes (chain, normals and uniforms laid end to end)
     key: Any  # further axes (chain, 2)
-    schedule: Any  # step sizes and temperature: (iteration, column)
+    schedule: Any  # step sizes and temperature: (iteration, column), or (iteration, column, chain)
 
 
 class Wanted(NamedTuple):
@@ -66,8 +66,9 @@ class Feeder:
 
     Parameters
     ----------
-    schedule : sequence of numbers and functions of the iteration
-        The columns of `Block.schedule`.
+    schedule : sequence of numbers, functions of the iteration, and arrays (chains,)
+        The columns of `Block.schedule`. An array has a number for each chain: then all columns
+        have an axis of chains.
     x : nest of arrays
         The parameters that move, in chart coordinates, with a leading axis of chains.
     """
@@ -77,7 +78,7 @@ class Feeder:
         source: Source,
         n: int,
         wanted: Wanted,
-        schedule: Sequence[float | Callable[[int], float]],
+        schedule: Sequence[float | np.ndarray | Callable[[int], float]],
         x: Any,
         seed: int,
         shared_minibatches: bool,
@@ -99,7 +100,7 @@ class Feeder:
         self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
         self.arrays = [self.empty() for _ in range(SLOTS)]
         for arrays in self.arrays:
-            arrays.schedule[:] = [0 if callable(h) else h for h in self.schedule]
+            arrays.schedule[:] = self.steps_at(None)
         self.blocks = [
             tree.map(lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__()), arrays)
             for arrays in self.arrays
@@ -123,8 +124,25 @@ class Feeder:
             buffer(wanted.index, rows, row_type(self.source.N)),
             buffer(width, (*each, width), self.dtype),
             buffer(wanted.key, (*each, 2), np.int32),
-            buffer(True, (len(self.schedule),), self.dtype),
+            buffer(True, self.steps_at(None).shape, self.dtype),
         )
+
+    def steps_at(self, iteration: int | None) -> np.ndarray:
+        """Return the schedule at one iteration; at None, what does not depend on it."""
+        by_chain = any(np.ndim(h) for h in self.schedule if not callable(h))
+        row = np.zeros((len(self.schedule), *[self.chains] * by_chain), self.dtype)
+        for column, h in enumerate(self.schedule):
+            if not callable(h):
+                row[column] = h
+            elif iteration is not None:
+                row[column] = h(iteration)
+        return row
+
+    def reschedule(self, schedule: Sequence[Any]) -> None:
+        """Replace the schedule by another of the same form, between two calls of a program."""
+        self.schedule = list(schedule)
+        for arrays in self.arrays:
+            arrays.schedule[:] = self.steps_at(None)
 
     def block(self, j: int, end: int) -> Block:
         """Return block j, and let the worker prepare those after it, up to iteration `end`."""
@@ -144,9 +162,9 @@ class Feeder:
         """Evaluate the schedules for iterations first ... last − 1 of block j, and no others."""
         for column, h in enumerate(self.schedule):
             if callable(h):
-                self.arrays[j % SLOTS].schedule[first:last, column] = [
-                    h(j * self.size + i) for i in range(first, last)
-                ]
+                steps = [h(j * self.size + i) for i in range(first, last)]
+                column_of = self.arrays[j % SLOTS].schedule[first:last, column]
+                column_of.T[...] = steps
 
     def fill(self, j: int) -> None:
         """Write block j to its buffers. This runs in the worker thread."""

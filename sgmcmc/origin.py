@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .engine import Chains, Engine
@@ -15,7 +14,7 @@ class Origin(NamedTuple):
 
     engine: Engine
     source: Source
-    schedule: list[float | Callable[[int], float]]
+    schedule: list[Any]
     seed: int
     chains: Chains
     estimator: Any  # the state of the estimator

@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     params: Any  # starting values as the user sees them
     starts: Any  # chart coordinates of each chain; None: the estimator chooses the start
     statistic: Any  # what `starting_statistic` returns
-    schedule: list[float | Callable[[int], float]] | None  # None: to be chosen
+    schedule: list[Any] | None  # numbers, arrays (chains,) or functions; None: to be chosen
     precondition: Any  # a word, a matrix or its diagonal, or None
     covered: tuple[str, ...]  # the parameters that it is of
     bias: float

@@ -139,8 +139,8 @@ def collect(sampler: Sampler, wish: Wish, watched: bool = True) -> Draws:
 
 def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:
     """Return all that a run collects, but without draws: arrays of shape (0, chains, ...)."""
-    engine, schedule = sampler.engine, sampler.feeder.schedule
-    like = engine.traced_like(sampler.state.chain, tf.ones(len(schedule), sampler.feeder.dtype))
+    engine, steps = sampler.engine, sampler.feeder.steps_at(None)
+    like = engine.traced_like(sampler.state.chain, tf.ones_like(steps))
     here = tree.map(lambda x: x[0], like["params"])
     like["params"] = {k: like["params"][k] for k in keep}
     if track:

@@ -86,7 +86,7 @@ class Sampler:
         self.running, self.warned = threading.Lock(), False
         given = {k: x[k] for k in engine.gibbs}
         moving = {k: x[k] for k in x if k not in given}
-        first = tf.constant([h(0) if callable(h) else h for h in feeder.schedule], feeder.dtype)
+        first = tf.constant(feeder.steps_at(0))
         h, temperature = engine.schedule(first, moving)
         noise = engine.noise(*map(tf.constant, feeder.noise_at_start()), temperature)
         chains = Chains(engine.dynamics.init(moving, noise, h), given)
@@ -177,7 +177,7 @@ class Sampler:
                 stop = int(stop)
                 low = max(first, kept_from - j * size)
                 low += -(j * size + low - kept_from + 1) % thin
-                if collectors:
+                if collectors and (low < stop or stop < last or j * size + stop == end):
                     wanted = {**draws, "params": {k: draws["params"][k] for k in keep}}
                     kept = cut(wanted, slice(low, stop, thin))
                     if follow:
@@ -218,7 +218,7 @@ def assemble(
     x: Any,
     source: Source,
     n: int,
-    schedule: Sequence[float | Callable[[int], float]],
+    schedule: Sequence[float | np.ndarray | Callable[[int], float]],
     seed: int,
     *,
     estimator_state: Any = (),

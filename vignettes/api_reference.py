@@ -59,7 +59,7 @@ GROUPS = {
     "Step by step": ["step", "run", "get_params", "Sampler"],
     "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
     "Trust": ["diagnose", "Diagnosis", "Diagnosis.plot", "TrustWarning"],
-    "Step sizes": ["decay", "cyclical"],
+    "Step sizes": ["tune", "Race", "decay", "cyclical"],
     "Data sets": ["get_dataset", "list_datasets"],
     "Random numbers in functions of a key": [
         "random.uniforms",

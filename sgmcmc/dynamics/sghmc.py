@@ -28,7 +28,12 @@ def momentum(noise: Noise, h: Any) -> Any:
 
 def temperature(nu: Any, h: Any) -> Any:
     """Return νᵀν / (pε) of each parameter: 1 on average if the kinetic energy is right."""
-    return tree.map(lambda v, h: mean_square(v) / h, nu, h)
+    return tree.map(lambda v, h: mean_square(v) / by_chain(h), nu, h)
+
+
+def by_chain(h: tf.Tensor) -> tf.Tensor:
+    """Return a step size as one number, or as one for each chain, without further axes."""
+    return tf.reshape(h, (-1,)) if h.shape.rank else h
 
 
 def mean_square(x: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from .. import checks, tree
 from ..estimators import Estimate
 from . import Dynamics, Noise
-from .sghmc import mean_square, momentum, temperature
+from .sghmc import by_chain, mean_square, momentum, temperature
 
 
 class Thermostatted(NamedTuple):
@@ -86,12 +86,13 @@ class SGNHT(Dynamics):
             lambda v, xi, g, z, h, a: (1 - along(xi, v)) * v + h * g + tf.sqrt(2 * a * h) * z,
             *(chain.nu, chain.xi, estimate.gradient, noise.normals, h, self.a),
         )
-        rate = tree.map(lambda rate, h: h if rate == "stepsize" else rate, self.thermostat_rate, h)
+        each = tree.map(by_chain, h)
+        rate = tree.map(lambda r, h: h if r == "stepsize" else r, self.thermostat_rate, each)
         xi = tree.map(
             lambda xi, v, h, rate: tf.minimum(
                 xi + rate * (mean_square(v) / h - noise.temperature), 1
             ),
-            *(chain.xi, nu, h, rate),
+            *(chain.xi, nu, each, rate),
         )
         return Thermostatted(tree.map(tf.add, chain.x, nu), nu, xi)
 
