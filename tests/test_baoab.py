@@ -60,7 +60,7 @@ class DriftAtOnce(BAOAB):
 
 
 @pytest.mark.parametrize(
-    "dynamics", [too_little_noise(BAOAB), slow(EulersFriction), slow(DriftAtOnce)]
+    "dynamics", [slow(too_little_noise(BAOAB)), slow(EulersFriction), slow(DriftAtOnce)]
 )
 def test_wrong_ones_are_rejected(seed, wrong, dynamics):  # noqa: F811
     draws = run(wrong(dynamics), seed)
@@ -116,6 +116,7 @@ def test_the_error_is_of_second_order():
     assert fine == pytest.approx(coarse, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_law_of_large_steps(seed):
     """At ε = .8 the second moment is 5.5 % too large, and the chain has just that."""
     chain, target = on_a_grid(0.8, 0.3)

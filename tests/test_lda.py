@@ -200,6 +200,7 @@ def test_mistakes_with_a_model_are_told():
             method([[2, 2, 1]])
 
 
+@pytest.mark.slow
 def test_control_variates_are_those_for_expectations(monkeypatch):
     """`test_weights_of_a_mixture` shows that these have the right width, and others do not."""
 

@@ -33,7 +33,8 @@ def squares(sampler, seed, name="plain", n_iters=5000, **options):
     return mean_squares(draws[name])
 
 
-@pytest.mark.parametrize("name", ["plain", slow("noisy")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plain", "noisy"])
 def test_variance(name, seed):
     exact = gaussian.sgld_variance(STEP_OF[name])
     assert_mean(squares(sgmcmc.psgld, seed, name), exact, detect=0.035)

@@ -69,7 +69,8 @@ def test_known_variances():
         assert variance_of(case, True) == pytest.approx(corrected, abs=0.01)
 
 
-@pytest.mark.parametrize("corrected", [False, slow(True)])
+@pytest.mark.slow
+@pytest.mark.parametrize("corrected", [False, True])
 def test_variance(corrected, seed):
     cases, detect = (NOISY, 0.04) if corrected else (EXACT | NOISY, 0.03)
     more = {"N": 400, "n": 40, "corrected": corrected}  # so that noise is nearly Gaussian

@@ -9,7 +9,7 @@ import pytest
 
 import sgmcmc
 
-from . import gaussian, slow
+from . import gaussian
 from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_rejected
 
@@ -29,8 +29,9 @@ def exact(case, a):
     return (1 - gaussian.sgnht_friction(case, a) / 2) / case.lam
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "n_iters", "units"), [slow(1, 12_000, UNITS), (10, 3000, UNITS), slow(1000, 200, [1])]
+    ("size", "n_iters", "units"), [(1, 12_000, UNITS), (10, 3000, UNITS), (1000, 200, [1])]
 )
 def test_the_law_is_the_same_in_any_units(seed, size, n_iters, units):
     cases = targets(Case(1, 0.1, 1, size=size), units)

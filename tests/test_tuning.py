@@ -72,6 +72,7 @@ def test_the_variance_is_that_promised(sampler, seed):
         assert_mean(seen, tuning["inflation"][1], detect=0.04)
 
 
+@pytest.mark.slow
 def test_without_gradient_noise_in_the_rule_the_promise_is_broken(seed, monkeypatch):
     """Negative control: step sizes that leave out the noise of minibatches."""
     *model, mean, covariance = gaussian()
@@ -240,6 +241,7 @@ class TestPrecondition:
             sgmcmc.mixed(*call, h, blocks, precondition="hessian", **options)
 
 
+@pytest.mark.slow
 def test_with_constraints(seed):
     """A Gamma posterior of a rate, whose logarithm has about the curvature of its shape."""
     N = 400

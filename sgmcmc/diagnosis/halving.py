@@ -47,7 +47,7 @@ def halved(evidence: Evidence) -> Halved:
     x = engine.position(origin.chains)
     sampler = assemble(
         *(engine.model, engine.estimator, engine.dynamics, x, origin.source, engine.n),
-        *([h / 2 for h in schedule], (origin.seed + 1) % 2**64),  # type: ignore[operator]
+        *([h / 2 for h in schedule], (origin.seed + 1) % 2**64),
         estimator_state=origin.estimator,
         gibbs=engine.gibbs,
         temperature=temperature,
