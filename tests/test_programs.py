@@ -238,6 +238,7 @@ def test_values_that_cannot_be_compared_are_not_shared():
             Fingerprint().of(lambda value=value: value)
 
 
+@pytest.mark.slow
 def test_200_calls_of_one_model_take_little_memory():
     def own_memory():
         gc.collect()

@@ -12,7 +12,7 @@ import pytest
 import sgmcmc
 from sgmcmc import PSGLD, tree
 
-from . import gaussian, slow
+from . import gaussian
 from .gaussian import Case, mean_squares
 from .test_stationary import too_little_noise, wrong  # noqa: F401
 from .ztest import assert_mean, assert_rejected
@@ -58,7 +58,8 @@ class GammaOfTheWrongSign(PSGLD):
         return right._replace(slope=tree.map(lambda x: -x, right.slope))
 
 
-@pytest.mark.parametrize("dynamics", [too_little_noise(PSGLD), slow(GammaOfTheWrongSign)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dynamics", [too_little_noise(PSGLD), GammaOfTheWrongSign])
 def test_wrong_ones_are_rejected(seed, wrong, dynamics):  # noqa: F811
     exact = gaussian.sgld_variance(STEP_OF["plain"])
     assert_rejected(squares(wrong(dynamics), seed, n_iters=3000), exact)

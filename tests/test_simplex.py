@@ -466,6 +466,7 @@ def test_parameters_have_noise_of_their_own(name, seed, monkeypatch):
     assert_rejected(products(), 1)
 
 
+@pytest.mark.slow
 def test_a_function_of_counts_makes_the_same_draws_as_autodiff(seed):
     def counts(params, data, key):
         return {"omega": tf.reduce_sum(tf.one_hot(data["z"], 4), axis=0)}
