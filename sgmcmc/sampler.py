@@ -83,7 +83,7 @@ class Sampler:
         """Start the chains at `x`, the chart coordinates of all parameters."""
         self.engine, self.feeder = engine, feeder
         self.settings, self.jit, self.verbose = dict(settings), jit, verbose
-        self.running, self.warned = threading.Lock(), False
+        self.running, self.warned, self.watched = threading.Lock(), False, 0
         given = {k: x[k] for k in engine.gibbs}
         moving = {k: x[k] for k in x if k not in given}
         first = tf.constant(feeder.steps_at(0))

@@ -50,6 +50,9 @@ def watch(sampler: Sampler, draws: Draws) -> None:
     """Warn once for a sampler where its draws are doubtful."""
     if sampler.warned or sampler.engine.gibbs or sampler.engine.tempered:
         return
+    if sampler.state.iteration < 2 * sampler.watched:
+        return  # of a chain that goes on in many runs, few are looked at
+    sampler.watched = sampler.state.iteration
     found = doubts(sampler, draws)
     if found:
         sampler.warned = True
