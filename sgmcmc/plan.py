@@ -251,11 +251,11 @@ def planned(
             f"precondition={precondition!r} needs parameters that all move by gradients of the log "
             "posterior: give a covariance or a dict of scales for those that do, or None"
         )
+    settings["precondition"] = printable(precondition)
     if precondition is not None and not isinstance(precondition, str):
         precondition = checks.coordinates(precondition, {k: x[k] for k in covered})
     settings |= {
         "constrain": printable(constrain),
-        "precondition": printable(precondition),
         "temperature": printable(temperature),
         "n_chains": n_chains,
         "shared_minibatches": shared_minibatches,

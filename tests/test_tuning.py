@@ -193,6 +193,7 @@ class TestPrecondition:
             n_iters=500, burn_in=50, thin=2, seed=seed, verbose=False,
         )  # fmt: skip
         assert_mean(trace_of_variance(draws, mean, covariance), 1 / (1 - 0.5 / 4), detect=0.05)
+        assert draws.settings["precondition"] == covariance.tolist()
 
     def test_hessian_is_the_inverse_covariance(self):
         *model, mean, covariance = gaussian(N=4000)
