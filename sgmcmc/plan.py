@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from . import __version__, checks, combinations, tree
 from .cores import check_fork
+from .curvature import FULL
 from .dynamics import Dynamics
 from .dynamics.mixed import Mixed
 from .dynamics.probabilities import MovesByCounts
@@ -210,7 +211,8 @@ def planned(
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
     moved = {k: x for k, x in params.items() if k not in gibbs}
     h = None if stepsize is None else tree.leaves(checks.stepsize(stepsize, moved))
-    has_own_scales = isinstance(moving, (SCIR, PSGLD))
+    by_counts = isinstance(moving, SCIR)
+    has_own_scales = by_counts or isinstance(moving, PSGLD)
     precondition = checks.precondition(precondition, stepsize is not None or has_own_scales)
     bias, rescale = (
         checks.number("bias", bias, above=0, below=1),
@@ -250,6 +252,13 @@ def planned(
         raise ValueError(
             f"precondition={precondition!r} needs parameters that all move by gradients of the log "
             "posterior: give a covariance or a dict of scales for those that do, or None"
+        )
+    needs_curvature = isinstance(precondition, str) or (h is None and not by_counts)
+    if needs_curvature and tree.size(x) > FULL:
+        raise ValueError(
+            "stepsize=None and precondition need the curvature at the mode, which for "
+            f"{tree.size(x):,} parameters is too large a matrix (at most {FULL}): give stepsize, "
+            "which tune helps to choose, and take psgld where scales differ"
         )
     settings["precondition"] = printable(precondition)
     if precondition is not None and not isinstance(precondition, str):

@@ -88,7 +88,6 @@ for name, value in draws.settings["tuning"].items():
 # %%
 eps = np.geomspace(1e-3, 1, 200)
 fig, axes = plt.subplots(1, 2, figsize=(8.6, 3.6), sharey=True)
-like = {"w": np.zeros(1)}
 for axis, noise in zip(axes, (0.1, 10)):
     s2 = np.full_like(eps, noise)
     alpha = np.full_like(eps, 0.3)

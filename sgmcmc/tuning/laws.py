@@ -178,8 +178,11 @@ def of_sgnht(dynamics: SGNHT, of: Directions, bias: float) -> Choice:
             eps = in_common(eps, of.precision)
         found = law(eps)
         if np.abs(found.inflation - 1).max() <= bias:
-            break
-    return Choice(dynamics, eps, found)
+            return Choice(dynamics, eps, found)
+    raise ValueError(
+        f"bias={bias:g} cannot be kept with a up to {a.max():g}: without any gradient noise, draws "
+        "of a thermostat are too narrow by about a/2. Give a smaller a, or a larger bias"
+    )
 
 
 def friction(eps: np.ndarray, noise: np.ndarray, a: np.ndarray) -> float:

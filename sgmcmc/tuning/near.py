@@ -11,7 +11,7 @@ from ..curvature import NOT_DIFFERENTIABLE, SADDLE, Curvature, flat, unflat
 from ..estimators import Mode
 from ..model import Model
 from ..source import Source
-from ..streams import TUNING, stream
+from ..streams import TUNING, stream, without_replacement
 from .rows import chosen
 
 DRAWS = 20  # points near the mode where the noise of control variates is looked at
@@ -29,19 +29,11 @@ class Near:
     def __init__(self, model: Model, source: Source, mode: Mode, seed: int) -> None:
         self.rng, self.theta = stream(seed, TUNING), flat(mode.x)
         self.curvature = curvature = Curvature(model, source, mode.x)
-        if not curvature.is_full:
-            p = curvature.p
-            raise ValueError(
-                f"stepsize=None and precondition need the curvature at the mode, which for {p:,} "
-                "parameters is too large a matrix: give stepsize, and take psgld where scales "
-                "differ"
-            )
         try:
             first = mode.coordinates
             if first is None:
                 count = min(source.N, curvature.enough)
-                index = self.rng.choice(source.N, count, replace=False, shuffle=False)
-                some = source.subset(np.sort(index))
+                some = source.subset(without_replacement(self.rng, source.N, count, 1)[0])
                 first = curvature.coordinates(self.theta, curvature.for_all(some))
             self.rows = chosen(curvature, source, self.theta, first.back, self.rng)
         except NOT_DIFFERENTIABLE as error:
