@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import tree
+from .checks.coordinates import DENSE
 from .dynamics import Dynamics
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
+from .dynamics.sgnht import SGNHT
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
@@ -42,8 +44,9 @@ def check_tuning(
     precondition: Any,
     rescale: bool,
     is_auto: bool,
+    p: int,
 ) -> None:
-    """See that step sizes can be chosen, if that is wanted."""
+    """See that step sizes can be chosen, if that is wanted, for p free coordinates."""
     is_diagonal = precondition is None or isinstance(precondition, Mapping)
     is_diagonal |= isinstance(precondition, str) and precondition == "diagonal"
     if rescale and (stepsize is not None or is_diagonal):
@@ -78,6 +81,11 @@ def check_tuning(
         )
     if isinstance(dynamics, PSGLD) and precondition is not None:
         raise ValueError("precondition must be None for psgld without stepsize: it has its own")
+    if isinstance(dynamics, (SGNHT, PSGLD)) and p > DENSE:
+        raise ValueError(
+            f"{name} needs stepsize for {p:,} parameters: without it, step sizes of this sampler "
+            f"are chosen for at most {DENSE:,}. tune helps to choose, or take sghmc"
+        )
     if temperature != 1:
         raise ValueError("stepsize must be given where temperature is not 1")
     if getattr(dynamics, "resample_momentum", False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,10 @@ from . import tree
 from .model import Model
 from .source import Source
 
-FULL = 500  # with more parameters, only the diagonal of the matrix is used
+FULL = 500  # with more parameters, a search only uses the diagonal of the matrix
 ROWS, BYTES = 20_000, 64 << 20  # the most rows from which the curvature is estimated
 CHUNK_BYTES = 16 << 20
+PIECE_BYTES = 16 << 20  # of the gradients of single rows, at a time
 WEAKEST = 1e-9  # eigenvalues below this count as this, where the diagonal is scaled to 1
 SADDLE = -0.05  # an eigenvalue below this shows a saddle point, where the diagonal is scaled to 1
 NEAR = 0.1  # a point within this many standard deviations of a kink counts as at the kink
@@ -43,15 +44,15 @@ class Coordinates(NamedTuple):
 class Curvature:
     """The matrix of second derivatives of −log posterior, estimated from some rows of the data.
 
-    With more than FULL parameters, or if the model cannot be differentiated twice, the Fisher
+    With more than `most` parameters, or if the model cannot be differentiated twice, the Fisher
     information takes its place: the covariance of the gradients of single rows. Their mean is
     subtracted, because far from the mode its square is many times the curvature.
     """
 
-    def __init__(self, model: Model, source: Source, params: Any) -> None:
+    def __init__(self, model: Model, source: Source, params: Any, most: int = FULL) -> None:
         self.model, self.N, self.like = model, source.N, params
         self.p, self.dtype = tree.size(params), tree.leaves(params)[0].dtype
-        self.is_full = self.p <= FULL
+        self.is_full = self.p <= most
         self.twice = self.is_full  # False once the model cannot be differentiated twice
         self.enough = int(np.clip(BYTES // (8 * self.p), 1, ROWS))  # rows for the matrix
         self.enough_to_judge = max(ROWS, 2 * self.p)  # rows for its products with a vector
@@ -75,9 +76,11 @@ class Curvature:
         point, kinks = unflat(theta, self.like, self.dtype), np.zeros(self.p)
         matrix = self.of_data(point, rows)
         if self.model.has_prior:
-            prior = (
-                self.matrix(self.run(self.hessian, point)) if self.twice else np.zeros_like(matrix)
-            )
+            prior = np.zeros_like(matrix)
+            if self.twice:
+                prior = self.matrix(self.run(self.hessian, point))
+            elif not self.is_full:
+                prior = self.prior_diagonal(point)
             matrix = matrix + prior
             kinks = self.kinks(theta, diagonal(matrix), diagonal(prior))
             matrix = matrix + (np.diag(kinks) if self.is_full else kinks)
@@ -113,18 +116,18 @@ class Curvature:
         if now.back.ndim == 2:
             return float(x @ x) / 2, -times(now.back, x)
         try:
-            return self.truncated_newton(theta, x, now, rows)
+            return self.truncated_newton(theta, x, now, self.for_all(rows))
         except NOT_DIFFERENTIABLE:
             return None
 
     def truncated_newton(
-        self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source
+        self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Parts
     ) -> tuple[float, np.ndarray]:
         """Find the same by conjugate gradients. If they stop early, the decrease is too small."""
         point, residual, step, gain = unflat(theta, self.like, self.dtype), slope, 0 * slope, 0.0
         towards, squared = residual, residual @ residual
         for _ in range(TRUNCATED):
-            product = now.back * self.product(point, now.back * towards, now, rows)
+            product = now.back * self.product(point, now.back * towards, now.kinks, rows)
             curvature = towards @ product
             if not curvature > 0:
                 break
@@ -136,12 +139,26 @@ class Curvature:
             towards = residual + squared / before * towards
         return gain, now.back * step
 
-    def product(self, point: Any, vector: np.ndarray, now: Coordinates, rows: Source) -> np.ndarray:
-        """Multiply the matrix of second derivatives by a vector."""
-        v, total = unflat(vector, self.like, self.dtype), now.kinks * vector
-        for part in rows.pieces():
-            total = total - self.N / rows.N * flat(self.run(self.along, point, v, part))
+    def product(self, point: Any, vector: np.ndarray, kinks: np.ndarray, rows: Parts) -> np.ndarray:
+        """Multiply minus the matrix of second derivatives by a vector."""
+        v, total = unflat(vector, self.like, self.dtype), kinks * vector
+        for part, weight in rows:
+            for some in part.pieces():
+                total = total - weight * flat(self.run(self.along, point, v, some))
         return total if not self.model.has_prior else total - flat(self.run(self.along, point, v))
+
+    def prior_diagonal(self, point: Any) -> np.ndarray:
+        """Minus the second derivatives of the log prior by single parameters.
+
+        They are from one product with a vector of signs, which is exact if parameters are
+        independent.
+        """
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], self.p)
+        try:
+            product = flat(self.run(self.along, point, unflat(signs, self.like, self.dtype)))
+        except NOT_DIFFERENTIABLE:
+            return np.zeros(self.p)
+        return np.nan_to_num(np.maximum(-signs * product, 0), posinf=0)
 
     def along(self, point: Any, vector: Any, *rows: Any) -> Any:
         """Multiply second derivatives of a log likelihood, or of the log prior, by a vector."""
@@ -203,8 +220,8 @@ class Curvature:
         """
         total, square = np.zeros(self.p), np.zeros((self.p, self.p) if self.is_full else self.p)
         try:
-            for part, weight in rows:
-                g = np.nan_to_num(self.gradients(point, part.rows(0, part.N)), posinf=0, neginf=0)
+            for some, weight in in_pieces(rows, self.p):
+                g = np.nan_to_num(self.gradients(point, some), posinf=0, neginf=0)
                 total += weight * g.sum(axis=0)
                 square += weight * (g.T @ g if self.is_full else np.sum(g**2, axis=0))
         except NOT_DIFFERENTIABLE:
@@ -221,6 +238,34 @@ class Curvature:
         """The log likelihood of each row."""
         each = self.run(self.row_values, point, tree.map(lambda x: x[:, None], rows))
         return np.asarray(each, np.float64)
+
+    def combined(self, point: Any, weights: np.ndarray, rows: Any) -> np.ndarray:
+        """The sum of the gradients of rows, each with a weight."""
+        weights = tf.constant(weights, self.dtype)
+        rows = tree.map(lambda x: x[:, None], rows)
+        return flat(self.run(self.weighted_sum, point, weights, rows))
+
+    def slopes(self, point: Any, vector: np.ndarray, rows: Any) -> np.ndarray:
+        """The products of the gradient of each row with a vector."""
+        v, rows = unflat(vector, self.like, self.dtype), tree.map(lambda x: x[:, None], rows)
+        return np.asarray(self.run(self.row_slopes, point, v, rows), np.float64)
+
+    def weighted_sum(self, point: Any, weights: tf.Tensor, rows: Any) -> Any:
+        """The sum of the gradients of rows, each with a weight."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(point)
+            total = tf.reduce_sum(weights * self.row_values(point, rows))
+        return tape.gradient(total, point, unconnected_gradients="zero")
+
+    def row_slopes(self, point: Any, vector: Any, rows: Any) -> tf.Tensor:
+        """The products of the gradient of each row with a vector, by the weights of a sum."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            weights = tf.ones(tree.leaves(rows)[0].shape[0], self.dtype)
+            tape.watch(weights)
+            total = self.weighted_sum(point, weights, rows)
+            each = tree.map(lambda g, v: tf.reduce_sum(g * v), total, vector)
+            along = tf.add_n(tree.leaves(each))
+        return tape.gradient(along, weights)
 
     def row_gradients(self, point: Any, rows: Any) -> Any:
         """Return the gradient of the log likelihood of each row."""
@@ -252,6 +297,14 @@ class Curvature:
     def prior_slope(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient of the log prior."""
         return flat(self.model.traced_prior(unflat(theta, self.like, self.dtype)).gradient)
+
+
+def in_pieces(parts: Parts, p: int) -> Iterator[tuple[dict[str, tf.Tensor], float]]:
+    """Yield rows with their weights, in pieces whose gradients by p parameters fit in memory."""
+    for part, weight in parts:
+        nbytes = max(1, min(PIECE_BYTES, PIECE_BYTES * part.row_bytes // (4 * p)))
+        for rows in part.pieces(nbytes):
+            yield rows, weight
 
 
 def times(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from . import __version__, checks, combinations, tree
 from .cores import check_fork
-from .curvature import FULL
 from .dynamics import Dynamics
 from .dynamics.mixed import Mixed
 from .dynamics.probabilities import MovesByCounts
@@ -211,16 +210,6 @@ def planned(
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
     moved = {k: x for k, x in params.items() if k not in gibbs}
     h = None if stepsize is None else tree.leaves(checks.stepsize(stepsize, moved))
-    by_counts = isinstance(moving, SCIR)
-    has_own_scales = by_counts or isinstance(moving, PSGLD)
-    precondition = checks.precondition(precondition, stepsize is not None or has_own_scales)
-    bias, rescale = (
-        checks.number("bias", bias, above=0, below=1),
-        checks.boolean("rescale", rescale),
-    )
-    combinations.check_tuning(
-        *(name, moving, estimator, temperature, stepsize, precondition, rescale, is_auto)
-    )
     if n_chains is not None:
         n_chains = checks.whole("n_chains", n_chains)
     if starts is not None:
@@ -234,6 +223,15 @@ def planned(
         estimator = replace(estimator, mode=mode)
 
     x, counters = chart.inverse(params), moves_by_counts(moving).counters()
+    has_own_scales = isinstance(moving, (SCIR, PSGLD))
+    given = stepsize is not None or has_own_scales
+    precondition = checks.precondition(precondition, given, tree.size(x))
+    bias = checks.number("bias", bias, above=0, below=1)
+    rescale = checks.boolean("rescale", rescale)
+    combinations.check_tuning(
+        *(name, moving, estimator, temperature, stepsize, precondition, rescale, is_auto),
+        tree.size(x),
+    )
     counted = frozenset(k for c in counters for k in (params if c.names is None else c.names))
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
     few, inside = tree.map(lambda a: a[:FEW], probe), tree.map(np.asarray, chart.inside(x))
@@ -252,13 +250,6 @@ def planned(
         raise ValueError(
             f"precondition={precondition!r} needs parameters that all move by gradients of the log "
             "posterior: give a covariance or a dict of scales for those that do, or None"
-        )
-    needs_curvature = isinstance(precondition, str) or (h is None and not by_counts)
-    if needs_curvature and tree.size(x) > FULL:
-        raise ValueError(
-            "stepsize=None and precondition need the curvature at the mode, which for "
-            f"{tree.size(x):,} parameters is too large a matrix (at most {FULL}): give stepsize, "
-            "which tune helps to choose, and take psgld where scales differ"
         )
     settings["precondition"] = printable(precondition)
     if precondition is not None and not isinstance(precondition, str):

@@ -386,16 +386,6 @@ class TestErrors:
         with pytest.raises(ValueError, match="thermostat_rate"):
             sgmcmc.sgnht_setup(*self.model, thermostat_rate="stepsize", **self.options)
 
-    def test_too_many_parameters_are_refused_before_the_mode_is_searched(self, monkeypatch):
-        monkeypatch.setattr(sgmcmc.assembly, "find_mode", None)
-        with pytest.raises(ValueError, match="for 501 parameters is too large a matrix"):
-            sgmcmc.sgld_setup(
-                lambda params, data: -tf.reduce_sum(params["a"] ** 2) * tf.reduce_sum(data["x"]),
-                *({"x": np.ones(10)}, {"a": np.zeros(501)}),
-                minibatch_size=5,
-                **self.options,
-            )
-
     def test_a_thermostat_with_too_much_diffusion(self):
         with pytest.raises(ValueError, match="cannot be kept with a up to"):
             sgmcmc.sgnht_setup(*self.model, a=0.3, **self.options)

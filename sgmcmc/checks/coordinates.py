@@ -13,11 +13,12 @@ from .values import same_names
 from .words import described, nearest
 
 AT_MODE = "hessian", "fisher", "diagonal"
+DENSE = 2000  # the most coordinates whose matrix of second derivatives is computed at the mode
 LARGE = 4096  # a covariance matrix of more coordinates would take longer than the gradient
 
 
-def precondition(value: Any, has_stepsize: bool) -> Any:
-    """A word, None, or what is checked once the coordinates are known."""
+def precondition(value: Any, has_stepsize: bool, p: int) -> Any:
+    """A word, None, or what is checked by `coordinates`, for p free coordinates."""
     if value is None or isinstance(value, (Mapping, np.ndarray, list, tuple)):
         return value
     wanted = (
@@ -27,9 +28,14 @@ def precondition(value: Any, has_stepsize: bool) -> Any:
     if not isinstance(value, str):
         raise TypeError(f"precondition must be {wanted}, not {described(value)}")
     if value == "auto":
-        return None if has_stepsize else AT_MODE[0]
+        return None if has_stepsize else "hessian" if p <= DENSE else "diagonal"
     if value not in AT_MODE:
         raise ValueError(f"precondition must be {wanted}, not {value!r}{nearest(value, AT_MODE)}")
+    if value != "diagonal" and p > DENSE:
+        raise ValueError(
+            f"precondition={value!r} needs a matrix that is too large for {p:,} coordinates (at "
+            f"most {DENSE:,}): take 'diagonal'"
+        )
     return value
 
 

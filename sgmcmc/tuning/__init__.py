@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import tree
+from ..checks.coordinates import DENSE
 from ..dynamics import Dynamics
 from ..dynamics.psgld import PSGLD
 from ..estimators import Estimator, Mode
@@ -24,6 +25,7 @@ from ..model import Model
 from ..source import Source
 from ..spaces.affine import Affine, around
 from .laws import CHOICES, Choice, Directions
+from .many import Many
 from .near import Near
 
 NOT_GAUSSIAN = 0.3  # a misfit above this makes the stated bias unreliable
@@ -79,19 +81,38 @@ class Tuner:
         rescale: bool,
         seed: int,
     ) -> None:
-        self.near = near = Near(model, source, mode, seed)
-        self.N, self.mode, self.dynamics, self.bias = source.N, mode, dynamics, bias
+        is_relative = isinstance(estimator, ControlVariate)
+        near = (Near if tree.size(mode.x) <= DENSE else Many)(model, source, mode, seed)
+        self.near, self.N, self.mode, self.dynamics, self.bias = (
+            near,
+            source.N,
+            mode,
+            dynamics,
+            bias,
+        )
         self.rescale, self.L = rescale, matrix(near, precondition)
         self.is_dense = self.L.ndim == 2
         self.misfit = near.misfit()
         self.sizes = [int(np.prod(leaf.shape)) for leaf in tree.leaves(mode.x)]
-        if bias is not None:
-            relative = isinstance(estimator, ControlVariate)
-            self.covariance = near.noise(self.L if self.is_dense else np.diag(near.sd), relative)
+        if bias is None:
+            return
+        if isinstance(near, Many):
+            self.extremes = near.extremes(self.L, is_relative)
+        else:
+            L = self.L if self.is_dense else np.diag(near.sd)
+            self.covariance = near.noise(L, is_relative)
 
     def choose(self, n: int) -> tuple[Choice, Directions, np.ndarray]:
         """The steps for minibatches of n rows, and the directions in free coordinates."""
-        noise, L = noise_scale(self.N, n) * self.covariance, self.L
+        scale, L = noise_scale(self.N, n), self.L
+        if isinstance(self.near, Many):
+            precision, noise, vectors = self.extremes
+            each = len(self.sizes)  # any constants may go with any direction
+            variance, precision = (np.tile(a, each) for a in (scale * noise / precision, precision))
+            of = Directions(variance, precision, [len(noise)] * each)
+            directions = np.tile(L[:, None] * vectors, each)
+            return CHOICES[type(self.dynamics)](self.dynamics, of, self.bias), of, directions
+        noise = scale * self.covariance
         if self.is_dense:
             variance, rotation = np.linalg.eigh(noise)
             of = Directions(np.maximum(variance, 0), None, self.sizes)
@@ -156,12 +177,26 @@ class Tuner:
             )
         if report["hardly told"]:
             slowest, median, _ = report["ess"]
-            warn(
-                f"few rows tell {', '.join(report['hardly told'][:8])}: the gradient is so noisy "
-                f"there that an effective draw takes {1 / slowest:,.0f} iterations, where "
-                f"{1 / median:,.0f} do for most directions. Take larger minibatches, a larger bias,"
-                " or a prior that says more of them"
+            named = ", ".join(report["hardly told"][:8])
+            long = (
+                f"an effective draw takes {1 / slowest:,.0f} iterations, where {1 / median:,.0f} "
+                "do for most directions"
             )
+            if self.is_dense:
+                warn(
+                    f"few rows tell {named}: the gradient is so noisy there that {long}. Take "
+                    "larger minibatches, a larger bias, or a prior that says more of them"
+                )
+            else:
+                cure = (
+                    "Take precondition='hessian'"
+                    if len(self.L) <= DENSE
+                    else ("Write the model in parameters that depend less on one another")
+                )
+                warn(
+                    f"all directions have one step size, for which the posterior is very wide "
+                    f"along {named}: {long}. {cure}, or give a prior that says more of them"
+                )
 
 
 def warn(message: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..curvature import Curvature, flat, unflat
+from ..curvature import Curvature, flat, in_pieces, unflat
 from ..dynamics.scir import SCIR
 from ..dynamics.scircv import SCIRCV
 from ..model import Model
@@ -16,7 +16,6 @@ from ..moments import scircv_moments
 from ..source import Source
 from . import Tuned, noise_scale, spread
 from .near import coordinate_names
-from .rows import Rows
 
 LARGEST = 1.0
 HALVINGS = 25
@@ -31,7 +30,7 @@ def tuned(model: Model, source: Source, n: int, x: Any, dynamics: SCIR, bias: fl
     curvature, theta = Curvature(model, source, x), flat(x)
     point = unflat(theta, x, curvature.dtype)
     total, square = np.zeros(curvature.p), np.zeros(curvature.p)
-    for rows, _ in Rows([(source, 1.0)], source.N).pieces(curvature.p):
+    for rows, _ in in_pieces([(source, 1.0)], curvature.p):
         counts = curvature.gradients(point, rows)
         total, square = total + counts.sum(axis=0), square + (counts**2).sum(axis=0)
     a = flat(model.traced_prior(point).gradient) + total

@@ -25,7 +25,17 @@ from ..dynamics.sgnht import SGNHT
 
 LARGEST = 0.25  # no step size is larger: the posterior may curve more elsewhere than at the mode
 HALVINGS = 60
+MARGIN = 0.8  # of the bias that is allowed, for thermostats: their law is that of an average
 ALPHAS = 0.2, 0.3, 0.4  # frictions, of which the one with the most effective draws is taken
+
+# By ε · noise: what it adds to the variance of corrected Barker dynamics, by quadrature
+LEFT_BY_NOISE = np.array(
+    [
+        *[(0, 0), (0.1, 0.0074), (0.2, 0.0141), (0.4, 0.026), (0.7, 0.0404), (1, 0.0514)],
+        *[(1.5, 0.0632), (2, 0.0682), (2.5, 0.0847), (2.8, 0.0954), (3.4, 0.1761), (4, 0.2617)],
+        *[(6, 0.5445), (10, 0.992), (20, 1.7892), (40, 2.8197)],
+    ]
+).T
 
 
 class Law(NamedTuple):
@@ -90,6 +100,15 @@ def second_order(eps: np.ndarray, noise: np.ndarray, alpha: np.ndarray) -> Law:
     return stationary(A, Q + (alpha * (2 - alpha) * eps)[:, None, None] * np.outer(heat, heat), 1)
 
 
+def barker(eps: np.ndarray, noise: np.ndarray) -> Law:
+    """Barker's dynamics, corrected for noise: that of Langevin's without noise, and what is left.
+
+    The noise adds at most what it adds at small steps, which depends on ε · noise alone.
+    """
+    exact = langevin(eps, np.zeros_like(eps))
+    return Law(exact.inflation + np.interp(eps * noise, *LEFT_BY_NOISE), exact.ess)
+
+
 def matrices(rows: list[list]) -> np.ndarray:
     """One matrix for each direction, from its entries."""
     return np.stack([np.stack(np.broadcast_arrays(*row), -1) for row in rows], -2)
@@ -125,9 +144,11 @@ def in_common(eps: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 
 def of_langevin(dynamics: SGLD | PSGLD | SGBarker, of: Directions, bias: float) -> Choice:
-    """Steps of Langevin dynamics, which those of Barker's and of pSGLD resemble."""
-    eps = largest(lambda eps: langevin(eps, of.noise), of, bias)
-    return Choice(dynamics, eps, langevin(eps, of.noise))
+    """Steps of Langevin dynamics, which pSGLD resembles, and of Barker's."""
+    is_corrected = isinstance(dynamics, SGBarker) and dynamics.corrected
+    law = barker if is_corrected else langevin
+    eps = largest(lambda eps: law(eps, of.noise), of, bias)
+    return Choice(dynamics, eps, law(eps, of.noise))
 
 
 def with_friction(
@@ -177,7 +198,7 @@ def of_sgnht(dynamics: SGNHT, of: Directions, bias: float) -> Choice:
         if of.precision is not None:
             eps = in_common(eps, of.precision)
         found = law(eps)
-        if np.abs(found.inflation - 1).max() <= bias:
+        if np.abs(found.inflation - 1).max() <= MARGIN * bias:
             return Choice(dynamics, eps, found)
     raise ValueError(
         f"bias={bias:g} cannot be kept with a up to {a.max():g}: without any gradient noise, draws "

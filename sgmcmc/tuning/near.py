@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
-from ..curvature import NOT_DIFFERENTIABLE, SADDLE, Curvature, flat, unflat
+from ..checks.coordinates import DENSE
+from ..curvature import NOT_DIFFERENTIABLE, SADDLE, Curvature, flat, in_pieces, unflat
 from ..estimators import Mode
 from ..model import Model
 from ..source import Source
@@ -15,7 +16,13 @@ from ..streams import TUNING, stream, without_replacement
 from .rows import chosen
 
 DRAWS = 20  # points near the mode where the noise of control variates is looked at
+DRAWS_FOR = 500  # parameters, for more of which there are fewer points
 DIRECTIONS = 20  # in which the shape of the log posterior is looked at
+NO_MODE = (
+    "stepsize=None and precondition need a mode of the log posterior, but it does not curve "
+    "downwards where the search for the mode ended: it is a saddle point, or there is no mode, as "
+    "in hierarchical models. Give stepsize and precondition=None"
+)
 UNTOLD = 1e-8  # a direction whose scaled curvature is below this is not told by the data
 
 
@@ -24,11 +31,16 @@ class Near:
 
     `back` is the matrix of white coordinates w, in x = mode + back w: the curvature there is the
     same in all directions. `forth` is its inverse, and `sd` one over the root of the diagonal.
+    `values` are curvatures in ascending order, in coordinates that are scaled by `sd`, and `axes`
+    their directions.
     """
+
+    directions = DIRECTIONS
+    most = DENSE  # parameters whose matrix is computed; of more, its diagonal
 
     def __init__(self, model: Model, source: Source, mode: Mode, seed: int) -> None:
         self.rng, self.theta = stream(seed, TUNING), flat(mode.x)
-        self.curvature = curvature = Curvature(model, source, mode.x)
+        self.curvature = curvature = Curvature(model, source, mode.x, self.most)
         try:
             first = mode.coordinates
             if first is None:
@@ -43,16 +55,17 @@ class Near:
             ) from error
         now = curvature.coordinates(self.theta, self.rows.parts)
         if not now.least > SADDLE:
-            raise ValueError(
-                "stepsize=None and precondition need a mode of the log posterior, but it does not "
-                "curve downwards where the search for the mode ended: it is a saddle point, or "
-                "there is no mode, as in hierarchical models. Give stepsize and precondition=None"
-            )
-        self.back, self.forth, self.sd, self.values = now.back, now.forth, now.sd, now.values
+            raise ValueError(NO_MODE)
+        self.back, self.forth, self.sd, self.kinks = now.back, now.forth, now.sd, now.kinks
+        self.values, self.axes = now.values, now.back
 
     def point(self, x: np.ndarray) -> Any:
         """Free coordinates as a nest of tensors."""
         return unflat(x, self.curvature.like, self.curvature.dtype)
+
+    def displaced(self, z: np.ndarray) -> np.ndarray:
+        """A point in free coordinates, relative to the mode, at white coordinates z."""
+        return self.back @ z
 
     def noise(self, L: np.ndarray, is_relative: bool) -> np.ndarray:
         """The covariance of the gradients of single rows, in coordinates w with x = mode + Lw.
@@ -62,11 +75,13 @@ class Near:
         sample of the others.
         """
         here, p, N = self.point(self.theta), len(self.theta), self.rows.N
-        count, covariance = (DRAWS, np.zeros((p, p))) if is_relative else (1, np.zeros((p, p)))
+        count, covariance = 1, np.zeros((p, p))
+        if is_relative:
+            count = max(2, min(DRAWS, DRAWS * DRAWS_FOR // p))
         for k in range(count):
             square, total = np.zeros((p, p)), np.zeros(p)
-            away = self.point(self.theta + self.back @ self.rng.standard_normal(p))
-            for rows, weight in self.rows.share(k, count).pieces(p):
+            away = self.point(self.theta + self.displaced(self.rng.standard_normal(p)))
+            for rows, weight in in_pieces(self.rows.share(k, count).parts, p):
                 g = self.curvature.gradients(here, rows)
                 if is_relative:
                     g = self.curvature.gradients(away, rows) - g
@@ -83,23 +98,24 @@ class Near:
         is the root mean square of the difference over directions, divided by √p.
         """
         p, here = len(self.theta), self.point(self.theta)
-        u = self.rng.standard_normal((DIRECTIONS, p))
+        u = self.rng.standard_normal((self.directions, p))
         u *= np.sqrt(p) / np.linalg.norm(u, axis=1, keepdims=True)
-        steps = np.concatenate([u, -u])
-        points = [self.point(self.theta + self.back @ step) for step in steps]
+        steps = np.array([self.displaced(z) for z in u])
+        steps = np.concatenate([steps, -steps])
+        points = [self.point(self.theta + step) for step in steps]
         change, slope = np.zeros(len(steps)), np.zeros(p)
-        for rows, weight in self.rows.pieces(p):
+        for rows, weight in in_pieces(self.rows.parts, p):
             before = self.curvature.values(here, rows)
             for i, point in enumerate(points):
                 change[i] += weight * (self.curvature.values(point, rows) - before).sum()
-            slope += weight * self.curvature.gradients(here, rows).sum(axis=0)
+            slope += weight * self.curvature.combined(here, np.ones(len(before)), rows)
         model = self.curvature.model
         if model.has_prior:
             prior = model.traced_prior(here)
             for i, point in enumerate(points):
                 change[i] += float(model.traced_prior(point).value - prior.value)
             slope += flat(prior.gradient)
-        off = change - steps @ (self.back.T @ slope) + p / 2
+        off = change - steps @ slope + p / 2
         return float(np.sqrt(np.mean(off**2) / p))
 
     def untold(self) -> list[str]:
@@ -107,7 +123,7 @@ class Near:
         floor = max(UNTOLD, 10 * float(np.finfo(self.curvature.dtype).eps))
         found: list[str] = []
         for j in np.flatnonzero(self.values < floor):
-            found += self.named(self.back[:, j])
+            found += self.named(self.axes[:, j])
         return list(dict.fromkeys(found))
 
     def named(self, direction: np.ndarray, most: int = 3) -> list[str]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from ..curvature import Curvature, Parts, unflat
+from ..curvature import Curvature, Parts, times, unflat
 from ..source import Source
 from ..streams import without_replacement
 
-SAMPLE, STRONGEST = 20_000, 5_000  # rows
+SAMPLE, STRONGEST = 20_000, 1 / 4  # rows at random, and how many of the strongest for each
+PER_PARAMETER = 20  # rows at random, if this is more and the whole matrix of curvature is wanted
+SAMPLE_BYTES = 256 << 20  # of rows at random
+FEWEST = 1000  # rows at random, however large they are
 PROBES = 3  # directions in which the log likelihood of all rows is looked at
-BYTES = 16 << 20  # of the gradients of single rows, at a time
 
 
 class Rows(NamedTuple):
@@ -22,13 +22,6 @@ class Rows(NamedTuple):
 
     parts: Parts
     N: int
-
-    def pieces(self, p: int) -> Iterator[tuple[dict[str, tf.Tensor], float]]:
-        """The rows in pieces whose gradients by p parameters are of bounded size."""
-        for part, weight in self.parts:
-            nbytes = max(1, min(BYTES, BYTES * part.row_bytes // (4 * p)))
-            for rows in part.pieces(nbytes):
-                yield rows, weight
 
     def share(self, k: int, of: int) -> Rows:
         """Of the rows that stand for others the k-th share, and all rows that count once."""
@@ -52,15 +45,17 @@ def chosen(
     over all data finds out, with few directions. A sample alone misses rows without which some
     parameter would not be known at all.
     """
-    N = source.N
-    if N <= SAMPLE + STRONGEST:
+    N, count = source.N, max(SAMPLE, PER_PARAMETER * curvature.p * curvature.is_full)
+    count = min(count, max(FEWEST, SAMPLE_BYTES // source.row_bytes))
+    some = int(STRONGEST * count)
+    if count + some >= N:
         return Rows([(source.subset(np.arange(N)), 1.0)], N)
     points = [
-        [unflat(theta + s * (back @ z), curvature.like, curvature.dtype) for s in (1, -1)]
-        for z in rng.standard_normal((PROBES, back.shape[1]))
+        [unflat(theta + s * times(back, z), curvature.like, curvature.dtype) for s in (1, -1)]
+        for z in rng.standard_normal((PROBES, curvature.p))
     ]
     here = unflat(theta, curvature.like, curvature.dtype)
-    best = [Best(STRONGEST // 2) for _ in range(2)]
+    best = [Best(some // 2) for _ in range(2)]
     start = 0
     for rows in source.pieces():
         middle = curvature.values(here, rows)
@@ -73,7 +68,7 @@ def chosen(
             each.add(score, start)
         start += len(middle)
     strongest = np.union1d(*(each.index for each in best))
-    sample = without_replacement(rng, N, SAMPLE, 1)[0]
+    sample = without_replacement(rng, N, count, 1)[0]
     sample = rng.permutation(sample[~np.isin(sample, strongest)])
     spare = -len(strongest) % curvature.chunk  # curvature is computed for whole chunks of rows
     strongest = np.sort(np.concatenate([strongest, sample[:spare]]))
