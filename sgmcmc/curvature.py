@@ -201,11 +201,16 @@ class Curvature:
 
     def hessian(self, point: Any, *rows: Any) -> list[tf.Tensor]:
         """Return blocks of second derivatives, of a log likelihood or of the log prior."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
             tape.watch(point)
             gradient = (self.model.data if rows else self.model.prior)(point, *rows).gradient
             laid_out = tf.concat([tf.reshape(g, [-1]) for g in tree.leaves(gradient)], axis=0)
-        return tape.jacobian(laid_out, tree.leaves(point), unconnected_gradients="zero")
+
+        def of_one(unit: tf.Tensor) -> list[tf.Tensor]:
+            found = tape.gradient(laid_out, tree.leaves(point), unit, "zero")
+            return [tf.convert_to_tensor(g) for g in found]  # that of tf.gather is sparse
+
+        return tf.vectorized_map(of_one, tf.eye(self.p, dtype=self.dtype), warn=False)
 
     def matrix(self, blocks: list[tf.Tensor]) -> np.ndarray:
         """Return minus the second derivatives as one symmetric matrix, in float64."""
@@ -255,7 +260,8 @@ class Curvature:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(point)
             total = tf.reduce_sum(weights * self.row_values(point, rows))
-        return tape.gradient(total, point, unconnected_gradients="zero")
+        found = tape.gradient(total, point, unconnected_gradients="zero")
+        return tree.map(tf.convert_to_tensor, found)  # that of tf.gather is sparse
 
     def row_slopes(self, point: Any, vector: Any, rows: Any) -> tf.Tensor:
         """The products of the gradient of each row with a vector, by the weights of a sum."""

@@ -163,7 +163,8 @@ def line_search(
     rounding = 10 * eps * abs(f)
     for _ in range(TRIALS):
         new_f, new_g = objective(x + t * direction)
-        new_slope = new_g @ direction
+        with np.errstate(invalid="ignore"):  # where the function is not finite
+            new_slope = new_g @ direction
         lower = new_f <= f + 1e-4 * t * slope
         equal = new_f <= f + rounding and new_slope <= -0.8 * slope
         if not ((lower or equal) and np.isfinite([new_f, new_slope]).all()):

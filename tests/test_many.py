@@ -17,20 +17,22 @@ from .ztest import assert_mean, assert_rejected
 
 
 def poisson(p=12, N=3000):
-    """Counts that depend on correlated columns, with a normal prior."""
+    """Counts that depend on correlated columns and on groups, with a normal prior."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(N, p)) @ (np.eye(p) + rng.normal(size=(p, p)) / p)
     y = rng.poisson(np.exp(X @ rng.normal(size=p) / p)).astype(float)
 
     def log_lik(params, data):
         eta = tf.linalg.matvec(data["X"], tf.concat([params["a"], params["b"]], 0))
+        eta += tf.gather(params["a"], data["group"])
         return tf.reduce_sum(data["y"] * eta - tf.exp(eta))
 
     def log_prior(params):
         return -(tf.reduce_sum(params["a"] ** 2) + tf.reduce_sum(params["b"] ** 2)) / 2
 
     params = {"a": np.zeros(5), "b": np.zeros(p - 5)}
-    return {"log_lik": log_lik, "dataset": {"X": X, "y": y}, "params": params}, log_prior
+    dataset = {"X": X, "y": y, "group": np.arange(N) % 5}
+    return {"log_lik": log_lik, "dataset": dataset, "params": params}, log_prior
 
 
 @pytest.fixture(scope="module")

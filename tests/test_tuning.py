@@ -397,3 +397,29 @@ class TestErrors:
                 *({"x": np.linspace(-1, 3, 1000)}, {"a": 0.0}),
                 **self.options,
             )
+
+    def test_no_joint_mode(self, seed):
+        """A centred hierarchical model, whose density grows without bound as groups become alike.
+
+        The search ends wherever rounding stops it. Step sizes are refused there, or doubtful.
+        """
+        J, rng = 20, np.random.default_rng(0)
+        dataset = {"group": np.arange(400) % J, "y": rng.normal(size=400)}
+
+        def log_lik(params, data):
+            return -tf.reduce_sum((data["y"] - tf.gather(params["a"], data["group"])) ** 2) / 2
+
+        def log_prior(params):
+            z = (params["a"] - params["mu"]) * tf.exp(-params["log_tau"])
+            return -tf.reduce_sum(z**2) / 2 - J * params["log_tau"] - params["mu"] ** 2 / 2
+
+        message = r"needs? a mode of the log posterior|do not tell (a|log_tau|mu)|far from Gaussian"
+        with warnings.catch_warnings(), pytest.raises((ValueError, TuningWarning), match=message):
+            warnings.simplefilter("error", TuningWarning)
+            sgmcmc.sghmccv_setup(
+                *(log_lik, dataset, {"a": np.zeros(J), "mu": 0.0, "log_tau": 0.0}),
+                log_prior=log_prior,
+                minibatch_size=40,
+                seed=seed,
+                verbose=False,
+            )

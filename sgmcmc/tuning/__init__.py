@@ -162,8 +162,9 @@ class Tuner:
         untold = self.near.untold()
         if untold:
             which = " and ".join(untold) if len(untold) < 3 else ", ".join(untold[:5])
+            which += " apart" * (len(untold) > 1)
             warn(
-                f"the data and the prior do not tell {which} apart: in a direction of theirs, the "
+                f"the data and the prior do not tell {which}: in a direction of theirs, the "
                 "log posterior has no curvature at the mode, and a small one is taken instead. "
                 "Leave out what is not used or is collinear with others, or give a prior"
             )

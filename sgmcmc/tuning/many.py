@@ -16,7 +16,7 @@ from ..curvature import SADDLE, WEAKEST, in_pieces
 from ..estimators import Mode
 from ..model import Model
 from ..source import Source
-from .near import NO_MODE, Near
+from .near import CURVED_UP, NO_MODE, Near
 
 CURVED, NOISY = 40, 8  # products with vectors for the extremes of curvature, and of noise
 
@@ -60,7 +60,7 @@ class Many(Near):
         found = lanczos(self.curved(L), self.rng.standard_normal(len(L)), CURVED)
         values, vectors = np.linalg.eigh(found.matrix)
         if not values[0] > SADDLE:
-            raise ValueError(NO_MODE)
+            raise ValueError(NO_MODE.format(CURVED_UP))
         return np.maximum(values, WEAKEST), found.basis @ vectors
 
     def noisy(self, L: np.ndarray, away: Any) -> Callable[[np.ndarray], np.ndarray]:

@@ -19,10 +19,11 @@ DRAWS = 20  # points near the mode where the noise of control variates is looked
 DRAWS_FOR = 500  # parameters, for more of which there are fewer points
 DIRECTIONS = 20  # in which the shape of the log posterior is looked at
 NO_MODE = (
-    "stepsize=None and precondition need a mode of the log posterior, but it does not curve "
-    "downwards where the search for the mode ended: it is a saddle point, or there is no mode, as "
-    "in hierarchical models. Give stepsize and precondition=None"
+    "stepsize=None and precondition need a mode of the log posterior, but it {} where the search "
+    "for the mode ended: it is a saddle point, or there is no mode, as in hierarchical models. "
+    "Give stepsize and precondition=None"
 )
+CURVED_UP = "does not curve downwards"
 UNTOLD = 1e-8  # a direction whose scaled curvature is below this is not told by the data
 
 
@@ -55,7 +56,7 @@ class Near:
             ) from error
         now = curvature.coordinates(self.theta, self.rows.parts)
         if not now.least > SADDLE:
-            raise ValueError(NO_MODE)
+            raise ValueError(NO_MODE.format(CURVED_UP))
         self.back, self.forth, self.sd, self.kinks = now.back, now.forth, now.sd, now.kinks
         self.values, self.axes = now.values, now.back
 
@@ -116,6 +117,8 @@ class Near:
                 change[i] += float(model.traced_prior(point).value - prior.value)
             slope += flat(prior.gradient)
         off = change - steps @ slope + p / 2
+        if not np.isfinite(off).all():
+            raise ValueError(NO_MODE.format("is not finite a few standard deviations from"))
         return float(np.sqrt(np.mean(off**2) / p))
 
     def untold(self) -> list[str]:
