@@ -240,12 +240,34 @@ def held(ratio: float, most: float | None) -> list[str]:
     return [f"{ratio:.3f}", f"{most}", "yes" if ratio <= most else "no"]
 
 
+def bias(result: dict) -> str:
+    """Variances over those of the posterior, and effective draws a second."""
+    parts = [where(result)]
+    for title in dict.fromkeys(key.split(" | ")[0] for key in result["bias"]):
+        rows = []
+        for key, x in result["bias"].items():
+            if key.startswith(f"{title} | "):
+                draws = number(x["effective draws a second"])
+                if "mean" in x:
+                    spread = f"{x['low']:.3f} to {x['high']:.3f} ± {x['error of one']:.3f}"
+                    promised = x["promised"]
+                    said = f"{promised[0]:.3f} to {promised[2]:.3f}"
+                    cells = [said, f"{x['mean']:.3f}", spread, f"{x['kept']} of {x['of']}"]
+                else:
+                    cells = ["", "", "", ""]
+                rows.append([key.split(" | ")[1], draws, *cells])
+        head = [title, "effective draws/s", "promised", "mean", "directions", "shown"]
+        parts.append(grid(head, rows))
+    return "\n\n".join(parts)
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "peers": peers,
     "scaling": scaling,
     "memory": memory,
     "first-call": first_call,
     "simplex": simplex,
+    "bias": bias,
 }
 
 

@@ -63,10 +63,9 @@ def log_lik(params, data):
 params = {"beta": np.zeros(d)}
 
 # %% [markdown]
-# A row's information is about .2 in each direction here. So the posterior variance is 5/N, and a
-# tenth of that is a good step size for `sgldcv`. To find the mode, `sgldcv` reads the whole file a
-# few times (fewer than the search has iterations, as it begins on small random subsets). Then it
-# looks at 500 rows a step.
+# To find the mode, `sgldcv` reads the whole file a few times (fewer than the search has iterations,
+# as it begins on small random subsets), and once more to choose step sizes. Then it looks at 500
+# rows a step.
 
 # %%
 began = time.perf_counter()
@@ -74,14 +73,16 @@ sampler = sgmcmc.sgldcv_setup(
     log_lik=log_lik,
     dataset=dataset,
     params=params,
-    stepsize=0.5 / N,
     minibatch_size=500,
     seed=1,
     verbose=False,
 )
 found = time.perf_counter()
 draws = sgmcmc.run(sampler, n_iters, verbose=False)
-print(f"the mode: {found - began:.1f} s, {n_iters:,} draws: {time.perf_counter() - found:.1f} s")
+print(
+    f"the mode and step sizes: {found - began:.1f} s, "
+    f"{n_iters:,} draws: {time.perf_counter() - found:.1f} s"
+)
 print(draws.summary())
 error = (draws["beta"].mean(0) - truth) / draws["beta"].std(0)
 print("mean minus truth, in posterior standard deviations:", error.round(1))
@@ -136,12 +137,12 @@ fig.tight_layout()
 # the processor's cache. (This file fits into the memory of most machines, which keep it there after
 # the first reading: what a slow disk would add is not in the picture.)
 #
-# But look at the right panel. Both samplers have the step size .5/N, which suits `sgldcv`. With
-# it, the draws of `sgld` become wider as N grows, because its gradient noise grows as N²/n, and
-# the precision of the posterior only as N. To be right, `sgld` needs a step that is some N/(4n)
-# times smaller, and a chain that is as many times longer. Then its whole cost grows with N after
-# all. Control variates remove this growth: their noise grows as N, like the precision. **For
-# large data, control variates are what makes the method worthwhile.**
+# But look at the right panel. With this step size, the draws of `sgld` become wider as N grows,
+# because its gradient noise grows as N²/n, and the precision of the posterior only as N. To be
+# right, `sgld` needs a step that is some N/(4n) times smaller, and a chain that is as many times
+# longer. (Without `stepsize`, it gets such a step.) Then its whole cost grows with N after all.
+# Control variates remove this growth: their noise grows as N, like the precision. **For large
+# data, control variates are what makes the method worthwhile.**
 #
 # ## What can go wrong
 #

@@ -47,6 +47,27 @@ exact_sd = np.sqrt(np.diag(exact_cov))
 print(f"exact posterior: mean {exact_mean.round(4)}, sd {exact_sd.round(4)}")
 
 # %% [markdown]
+# ## Without a step size
+#
+# Leave out the step size, and it is chosen, so that the variance of the draws is at most 5 % too
+# large in every direction:
+
+# %%
+chosen = sgmcmc.sgldcv(
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    log_prior=log_prior,
+    minibatch_size=n,
+    n_iters=n_iters,
+    seed=1,
+)
+print(chosen.summary())
+
+# %% [markdown]
+# The rest of this page is about what is behind that choice ([`step_sizes`](step_sizes.md) says
+# how it is made), and about models for which it cannot be made. So from here on we give step sizes.
+#
 # ## One chain
 #
 # The posterior variance is 1e-4 in each coordinate. But the step size must suit the *narrowest*

@@ -20,7 +20,7 @@ from ..dynamics.sghmc import SGHMC
 from ..dynamics.sghmc import friction as given_friction
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
-from ..tuning.laws import barker, friction, hamiltonian, langevin, second_order
+from ..tuning.laws import friction, hamiltonian, langevin, second_order
 from .scores import Scores
 from .width import DENSE
 
@@ -78,8 +78,6 @@ def by(law: Callable, eps: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, n
 
 def law_of(dynamics: Dynamics) -> Callable | None:
     """The law of a dynamics on a Gaussian, as a function of step sizes and noise."""
-    if isinstance(dynamics, SGBarker) and dynamics.corrected:
-        return barker
     if isinstance(dynamics, (SGLD, SGBarker)):
         return langevin
     if not isinstance(dynamics, (SGHMC, BAOAB, SGNHT)):

@@ -17,7 +17,7 @@ from .rows import chosen
 
 DRAWS = 20  # points near the mode where the noise of control variates is looked at
 DRAWS_FOR = 500  # parameters, for more of which there are fewer points
-DIRECTIONS = 20  # in which the shape of the log posterior is looked at
+DIRECTIONS = 12  # in which the shape of the log posterior is looked at
 NO_MODE = (
     "stepsize=None and precondition need a mode of the log posterior, but it {} where the search "
     "for the mode ended: it is a saddle point, or there is no mode, as in hierarchical models. "
