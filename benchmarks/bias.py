@@ -219,7 +219,7 @@ def measured(problem: Problem, truth: Posterior, name: str, seeds: int, seconds:
             slow = max(tuning["ess"][0], TOLD * tuning["ess"][1])
             # Draws set out from the mode, all too near to it, and thermostats have to adapt
             burn_in = int(1.5 / slow) + 5000 * ("sgnht" in name)
-            n_iters = int(min(EFFECTIVE / slow, seconds / seeds / each))
+            n_iters = int(min(max(EFFECTIVE / slow, 10 * burn_in), seconds / seeds / each))
             if n_iters < 5 * burn_in:
                 made.feeder.close()
                 return {"effective draws a second": CHAINS * slow / each}

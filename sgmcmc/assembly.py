@@ -21,6 +21,7 @@ from .spaces.affine import Affine, around
 from .streams import RENEWAL, stream
 from .tuning import Tuned, Tuner, counts
 from .tuning.cost import cheapest, seconds_per_iteration
+from .tuning.epochs import Epoch
 from .tuning.report import line
 
 
@@ -35,14 +36,16 @@ def set_up(plan: Plan, n_iters: int | None = None) -> Sampler:
     if plan.needs_mode:
         tuner = Tuner(
             *(plan.model, plan.source, mode, plan.dynamics, plan.estimator, plan.precondition),
-            *(bias, plan.rescale, plan.seed),
+            *(bias, plan.rescale, plan.minibatches, plan.seed),
         )
         if plan.is_auto:
             n = cheapest(tuner, lambda n: made(plan, mode, tuner.tuned(n), n), plan.source.N)
         found = tuner.tuned(n)
         tuner.warn(found.report)
     elif plan.schedule is None and isinstance(plan.dynamics, SCIR):
-        found = counts.tuned(plan.model, plan.source, n, mode.x, plan.dynamics, plan.bias)
+        epoch = Epoch.of(plan.minibatches, plan.source.N, n, plan.dynamics.inner_steps)
+        arguments = plan.model, plan.source, n, mode.x, plan.dynamics, plan.bias, epoch
+        found = counts.tuned(*arguments)
     sampler = made(plan, mode, found, n)
     if found is not None and plan.schedule is None and plan.verbose:
         expected = line(found.report, n_iters, seconds_per_iteration(sampler))
@@ -82,6 +85,7 @@ def made(plan: Plan, mode: Mode, found: Tuned | None, n: int) -> Sampler:
         gibbs=plan.gibbs,
         temperature=plan.temperature,
         n_chains=plan.n_chains,
+        minibatches=plan.minibatches,
         shared_minibatches=plan.shared_minibatches,
         settings=settings,
         jit=plan.jit,

@@ -19,9 +19,10 @@ def one_core() -> bool:
     """Return True if SGMCMC_ONE_CORE asks for one core, and limit TensorFlow to one as well.
 
     A sampler then fills a block, uses it, and fills the next one. With more cores, the next block
-    is filled while the present one is used.
+    is filled while the present one is used. If the variable is not set, the cores that the process
+    may use decide.
     """
-    asked = os.environ.get("SGMCMC_ONE_CORE", "0")
+    asked = os.environ.get("SGMCMC_ONE_CORE", "1" if cores() == 1 else "0")
     if asked not in ("0", "1"):
         raise ValueError(f"the environment variable SGMCMC_ONE_CORE must be 0 or 1, not {asked!r}")
     if asked == "1":
@@ -35,6 +36,13 @@ def one_core() -> bool:
                 stacklevel=2,
             )
     return asked == "1"
+
+
+def cores() -> int | None:
+    """Return the number of cores that this process may use, if that is known."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def in_use() -> bool:
@@ -88,3 +96,6 @@ def one_at_a_time(method: Method) -> Method:
             self.running.release()
 
     return call  # type: ignore[return-value]  # `wraps` keeps the signature
+
+
+ONE_CORE = one_core()

@@ -123,7 +123,13 @@ class Engine:
         return chains
 
     def transition(
-        self, chains: Chains, state: Any, block: Block, i: tf.Tensor, once: tf.Tensor | None
+        self,
+        data: Any,
+        chains: Chains,
+        state: Any,
+        block: Block,
+        i: tf.Tensor,
+        once: tf.Tensor | None,
     ) -> tuple:
         """Make one iteration, with entry i of the block. This is a pure function."""
         dynamics, carried = self.dynamics, self.estimator.carried
@@ -150,6 +156,9 @@ class Engine:
                 return (chains, now if carried else ()), value
 
             rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
+            if data:  # resident: the block only says where the rows are
+                place = tf.gather_nd(block.place, here)
+                rows = {k: tf.gather(v, place) for k, v in data.items()}
             (chains, changing), value = self.once_apart(update, (chains, changing), rows, once)
             return l + 1, chains, changing, value
 
@@ -216,6 +225,7 @@ class Engine:
     def advance(
         self,
         affine: tuple,
+        data: Any,
         chains: Chains,
         state: Any,
         block: Block,
@@ -236,7 +246,7 @@ class Engine:
 
         def body(i: tf.Tensor, chains: Chains, changing: Any, draws: list) -> tuple:
             now = changing if carried else state
-            chains, changing, value, h = self.transition(chains, now, block, i, once)
+            chains, changing, value, h = self.transition(data, chains, now, block, i, once)
             draw = tree.leaves(self.record(chains, value, h))
             return i + 1, chains, changing, [a.write(i, x) for a, x in zip(draws, draw)]
 

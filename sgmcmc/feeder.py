@@ -1,9 +1,10 @@
 """Prepare the rows, noise and step sizes of the next iterations, on the host.
 
 A worker thread draws the random numbers and gathers the rows of the next blocks while compiled code
-works on the present one, which it reads in place. Random numbers are drawn in chunks of iterations,
-whose length depends on the problem alone. Each chunk of each chain has its own stream. So the chain
-does not depend on how the iterations are divided into blocks, steps and runs.
+works on the present one, which it reads in place. If compiled code reads the data themselves in
+place (`resident.py`), a block only says where their rows are. Random numbers are drawn in chunks of
+iterations, whose length depends on the problem alone. Each chunk of each chain has its own stream.
+So the chain does not depend on how the iterations are divided into blocks, steps and runs.
 """
 
 from __future__ import annotations
@@ -17,25 +18,15 @@ import numpy as np
 import tensorflow as tf
 
 from . import tree
-from .cores import one_core
+from .cores import ONE_CORE
 from .dynamics import Noise
+from .minibatches import minibatches_of
+from .resident import page_aligned, resident, tensor
 from .source import BLOCK_BYTES, Source
-from .streams import (
-    AT_START,
-    KEYS,
-    NOISE,
-    ROWS,
-    UNIFORMS,
-    row_type,
-    standard_normals,
-    stream,
-    without_replacement,
-)
+from .streams import AT_START, KEYS, NOISE, UNIFORMS, row_type, standard_normals, stream
 
 BLOCK_MAX, SLOTS = 1024, 3
 CHUNK_NUMBERS, CHUNK_MAX, CHUNK_BYTES = 1 << 17, 1024, 16 << 20
-ONE_CORE = one_core()
-PAGE = 4096
 
 
 class Block(NamedTuple):
@@ -46,6 +37,7 @@ class Block(NamedTuple):
     """
 
     rows: Any  # further axes (chain, row, ...), with one chain if all share their minibatches
+    place: Any  # or where they are in resident data; further axes (chain), or (chain, row)
     index: Any  # the numbers of these rows; further axes (chain, row)
     noise: Any  # further axes (chain, normals and uniforms laid end to end)
     key: Any  # further axes (chain, 2)
@@ -82,6 +74,7 @@ class Feeder:
         x: Any,
         seed: int,
         shared_minibatches: bool,
+        minibatches: str = "independent",
     ) -> None:
         self.source, self.n, self.seed, self.schedule = source, n, seed, list(schedule)
         self.wanted, leaf = wanted, tree.leaves(x)[0]
@@ -89,38 +82,42 @@ class Feeder:
         self.row_chains = 1 if shared_minibatches else self.chains
         self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
         self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
+        outside = source.row_bytes if source.is_outside else 0
+        self.minibatches = minibatches_of(minibatches, source.N, n, seed, self.L, outside)
+        self.resident = resident(source, self.minibatches, self.L)
 
         width = sum(self.widths)
         numbers = self.L * n + self.steps * (width + 2 * wanted.key)
         most = min(CHUNK_NUMBERS, CHUNK_BYTES // (4 * self.chains))
         self.chunk = 1 << int(np.clip(np.log2(most / numbers), 0, np.log2(CHUNK_MAX)))
-        nbytes = self.L * self.row_chains * n * source.row_bytes
+        row_bytes = source.row_bytes if self.resident is None else 8
+        nbytes = self.L * self.row_chains * n * row_bytes
         widest = max(width, tree.size(x) // self.chains)  # a block has as many draws, too
         nbytes += self.steps * self.chains * widest * self.dtype.itemsize
         self.size = int(np.clip(BLOCK_BYTES // nbytes, 1, BLOCK_MAX))
         self.arrays = [self.empty() for _ in range(SLOTS)]
         for arrays in self.arrays:
             arrays.schedule[:] = self.steps_at(None)
-        self.blocks = [
-            tree.map(lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__()), arrays)
-            for arrays in self.arrays
-        ]
+        self.blocks = [tree.map(tensor, arrays) for arrays in self.arrays]
         self.worker = ThreadPoolExecutor(1, "sgmcmc-feeder")
         self.pending: dict[int, Future[None]] = {}
+        self.filled: int | None = None  # the block that was filled last, without the worker
         self.drawn: tuple[int, tuple] | None = None
 
     def empty(self) -> Block:
         """Allocate the buffers of one block."""
-        wanted, each = self.wanted, (self.steps, self.chains)
+        wanted, each, resident = self.wanted, (self.steps, self.chains), self.resident
         rows = self.L, self.row_chains, self.n
+        place = rows if resident is not None and resident.by_row else rows[:2]
 
         def buffer(is_wanted: Any, shape: tuple[int, ...], dtype: Any) -> Any:
             return page_aligned((self.size, *shape), dtype) if is_wanted else ()
 
-        shapes = self.source.shapes(*rows)
+        shapes = self.source.shapes(*rows) if resident is None else {}
         width = sum(self.widths)
         return Block(
             {k: buffer(True, shape, self.source.dtypes[k]) for k, shape in shapes.items()},
+            buffer(resident is not None, place, np.int32),
             buffer(wanted.index, rows, row_type(self.source.N)),
             buffer(width, (*each, width), self.dtype),
             buffer(wanted.key, (*each, 2), np.int32),
@@ -144,11 +141,25 @@ class Feeder:
         for arrays in self.arrays:
             arrays.schedule[:] = self.steps_at(None)
 
+    def data(self, iteration: int) -> Any:
+        """Return the data that compiled code reads in place in this iteration, or ()."""
+        return () if self.resident is None else self.resident.at(iteration)
+
+    def left(self, iteration: int) -> float:
+        """Return for how many iterations, from this one on, these data stay as they are."""
+        return np.inf if self.resident is None else self.resident.left(iteration)
+
     def block(self, j: int, end: int) -> Block:
         """Return block j, and let the worker prepare those after it, up to iteration `end`."""
+        if ONE_CORE:
+            if self.filled != j:
+                self.filled = None
+                self.fill(j)
+                self.filled = j
+            return self.blocks[j % SLOTS]
         for k in [k for k in self.pending if not j <= k < j + SLOTS]:
             self.pending.pop(k).cancel()
-        for k in range(j, j + (1 if ONE_CORE else SLOTS)):
+        for k in range(j, j + SLOTS):
             if k not in self.pending and (k == j or k * self.size < end):
                 self.pending[k] = self.worker.submit(self.fill, k)
         try:
@@ -171,28 +182,44 @@ class Feeder:
         to, t, end = self.arrays[j % SLOTS], j * self.size, (j + 1) * self.size
         while t < end:
             chunk, skip = divmod(t, self.chunk)
-            index, noise, key = self.random(chunk)
+            index, place, noise, key = self.random(chunk)
             count = min(self.chunk - skip, end - t)
             here = slice(t - j * self.size, t - j * self.size + count)
             there = slice(skip, skip + count)
-            for buffer, drawn in ((to.index, index), (to.noise, noise), (to.key, key)):
+            for buffer, drawn in zip(
+                (to.place, to.index, to.noise, to.key), (place, index, noise, key)
+            ):
                 if len(buffer):
                     buffer[here] = drawn[there]
-            self.source.gather(index[there], {k: out[here] for k, out in to.rows.items()})
+            if to.rows:
+                self.source.gather(index[there], {k: out[here] for k, out in to.rows.items()})
             t += count
 
-    def random(self, chunk: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the row numbers, noise and keys of one chunk of iterations."""
+    def random(self, chunk: int) -> tuple[Any, ...]:
+        """Return row numbers, places in resident data, noise and keys of a chunk of iterations."""
         if self.drawn is None or self.drawn[0] != chunk:
-            count, L, N, n = self.chunk, self.L, self.source.N, self.n
-            self.drawn = None
-            index = np.empty((count, L, self.row_chains, n), row_type(N))
-            for c in range(self.row_chains):
-                rng = stream(self.seed, ROWS, chunk, c)
-                index[:, :, c] = without_replacement(rng, N, n, count * L).reshape(count, L, n)
-            noise, key = self.noise((NOISE, UNIFORMS, KEYS), (chunk, chunk, chunk), count)
-            self.drawn = chunk, (index, noise, key)
+            self.drawn, by_row = None, self.resident is None or self.resident.by_row
+            needs_rows = by_row or self.wanted.index
+            index = self.of_chains(self.minibatches.rows, chunk) if needs_rows else ()
+            place = index
+            if not by_row:
+                place = self.of_chains(self.minibatches.places, chunk)  # type: ignore[union-attr]
+            chunks = chunk, chunk, chunk
+            noise, key = self.noise((NOISE, UNIFORMS, KEYS), chunks, self.chunk)
+            self.drawn = chunk, (index, place, noise, key)
         return self.drawn[1]
+
+    def of_chains(self, numbers: Callable[[int, int, int], np.ndarray], chunk: int) -> np.ndarray:
+        """Return numbers of rows or of minibatches of a chunk, with axes of steps and chains."""
+        count, L = self.chunk, self.L
+        found = None
+        for c in range(self.row_chains):
+            each = numbers(chunk, count * L, c)
+            if found is None:
+                shape = count, L, self.row_chains, *each.shape[1:]
+                found = np.empty(shape, row_type(self.source.N))
+            found[:, :, c] = each.reshape(count, L, *each.shape[1:])
+        return found
 
     def noise_at_start(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw the noise and keys of one step, (chains, ...), for the initial state of chains."""
@@ -222,13 +249,7 @@ class Feeder:
         return noise, key
 
     def close(self) -> None:
-        """Stop the worker thread."""
+        """Stop the worker threads."""
+        if self.resident is not None:
+            self.resident.close()
         self.worker.shutdown(wait=False, cancel_futures=True)
-
-
-def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Allocate an array that starts on a page, so that TensorFlow and XLA read it in place."""
-    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    raw = np.empty(nbytes + PAGE, np.uint8)
-    start = -raw.ctypes.data % PAGE
-    return raw[start : start + nbytes].view(dtype).reshape(shape)

@@ -59,6 +59,7 @@ class Plan(NamedTuple):
     is_auto: bool  # whether n is to be chosen
     temperature: float | Callable[[int], float]
     n_chains: int | None
+    minibatches: str
     shared_minibatches: bool
     seed: int
     settings: dict[str, Any]
@@ -92,6 +93,7 @@ def planned(
     temperature: float | Callable[[int], float] = 1.0,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
+    minibatches: str = "auto",
     shared_minibatches: bool = False,
     dtype: str = "float32",
     jit: bool = True,
@@ -164,6 +166,14 @@ def planned(
         parameters, as with `tf.boolean_mask`. With `tf.cond`, chains are evaluated one by one.
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
+    minibatches : {"auto", "reshuffled", "independent"}
+        How minibatches are drawn. "reshuffled": in turn from the rows in random order, so that each
+        row is looked at once in an epoch. What is noise in one step is then taken back in others of
+        the same epoch, and draws are less wide. "independent": anew for each step. "auto" is
+        "reshuffled", but for thermostats, which need independent noise.
+        Each chain has an order of its own. Of rows below 1 kB, a copy in shuffled order is kept in
+        memory for fast access, up to 1 GB. Data outside memory are read and shuffled in parts of 32
+        MB, each of many pieces of 1 MB from all over the file: shuffle a sorted file beforehand.
     shared_minibatches : bool
         Use the same minibatches for all chains. With 4 to 32 chains, a chain's step is 2 to 6 times
         faster, but the chains are then dependent: R̂ and standard errors pooled over chains can no
@@ -186,6 +196,7 @@ def planned(
     check_fork()
     dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
     verbose = checks.boolean("verbose", verbose)
+    minibatches = checks.one_of("auto", "reshuffled", "independent")("minibatches", minibatches)
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
     seed = checks.seed(seed)
     params = checks.params(params, dtype)
@@ -204,6 +215,8 @@ def planned(
     estimator.check(source.N)
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
+    if minibatches == "auto":
+        minibatches = "independent" if moving.white_noise else "reshuffled"
     temperature = checks.temperature(temperature)
     combinations.check(moving, gibbs, chart, estimator, temperature)
     if gibbs and isinstance(stepsize, Mapping):
@@ -258,6 +271,7 @@ def planned(
         "constrain": printable(constrain),
         "temperature": printable(temperature),
         "n_chains": n_chains,
+        "minibatches": minibatches,
         "shared_minibatches": shared_minibatches,
         "dtype": dtype.name,
         "jit": jit,
@@ -273,7 +287,7 @@ def planned(
         None if starts is None else each_start(chart.inverse, starts),
         starting_statistic(model, x, probe, source.N),
         *(h, precondition, covered, bias, rescale, is_auto),
-        *(temperature, n_chains, shared_minibatches),
+        *(temperature, n_chains, minibatches, shared_minibatches),
         seed,
         settings,
         jit,

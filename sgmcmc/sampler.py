@@ -159,6 +159,7 @@ class Sampler:
             while self.state.iteration < end:
                 j, first = divmod(self.state.iteration, size)
                 last = min(first + pace, size, end - j * size)
+                last = int(min(last, first + self.feeder.left(self.state.iteration)))
                 every = self.engine.estimator.every
                 if every:
                     past = self.state.iteration % every
@@ -167,8 +168,8 @@ class Sampler:
                         self.renew()
                 block = self.feeder.block(j, end)
                 self.feeder.ask_schedules(j, first, last)
-                affine = self.engine.model.affine
-                arguments = affine, *self.state[:2], block, tf.constant([first, last])
+                data, span = self.feeder.data(self.state.iteration), tf.constant([first, last])
+                arguments = self.engine.model.affine, data, *self.state[:2], block, span
                 clock = time.perf_counter()
                 stop, chains, changed, here, draws = self.program(*arguments)
                 seconds = (time.perf_counter() - clock) / (last - first)
@@ -225,6 +226,7 @@ def assemble(
     gibbs: Mapping[str, Callable] | None = None,
     temperature: float | Callable[[int], float] = 1.0,
     n_chains: int | None = None,
+    minibatches: str = "independent",
     shared_minibatches: bool = False,
     settings: Mapping[str, Any] | None = None,
     jit: bool = True,
@@ -235,7 +237,7 @@ def assemble(
     tempered = callable(temperature) or temperature != 1
     columns = [*schedule, temperature] if tempered else schedule
     want = wanted(model, estimator, dynamics, gibbs, {k: x[k] for k in x if k not in gibbs})
-    feeder = Feeder(source, n, want, columns, x, seed, shared_minibatches)
+    feeder = Feeder(source, n, want, columns, x, seed, shared_minibatches, minibatches)
     engine = Engine(
         *(model, estimator, dynamics, gibbs, want, tempered, source.N, n, source.row_bytes),
         *(feeder.size, feeder.chains, feeder.dtype, n_chains is not None),

@@ -31,6 +31,11 @@ class Source:
             int(np.prod(v.shape[1:])) * self.dtypes[k].itemsize for k, v in arrays.items()
         )
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether some of the data are outside memory."""
+        return any(map(is_outside, self.arrays.values()))
+
     def shapes(self, *leading: int) -> dict[str, tuple[int, ...]]:
         """Return the shape of each array, with these leading axes in place of the rows."""
         return {k: (*leading, *v.shape[1:]) for k, v in self.arrays.items()}

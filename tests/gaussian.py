@@ -51,7 +51,7 @@ def run(sampler, cases, *, N=40, n=10, n_iters=5500, burn_in=500, seed, **option
         n_chains=CHAINS,
         seed=seed,
         verbose=False,
-        **options,
+        **{"minibatches": "independent", **options},
     )
 
 
@@ -113,3 +113,40 @@ def baoab_temperature(case):
     """Var ν / ε of the same."""
     heat = case.eps * case.sigma**2 / (case.alpha * (2 - case.alpha))
     return 1 + (1 - case.alpha) ** 2 * heat / (1 - case.eps * case.lam / 4)
+
+
+def variance_in_epochs(name, case, N, n, steps=1):
+    """Stationary variance where minibatches are taken in turn, by the recursion over one epoch.
+
+    Noise in an epoch has the correlation −n/(N − n). Each second moment of an epoch's positions is
+    a sum over pairs of its steps.
+    """
+    e, lam, alpha = case.eps, case.lam, case.alpha
+    if name == "sgld":
+        A, c, heat = np.array([[1 - e * lam / 2]]), np.array([e / 2]), np.array([[e]])
+    elif name == "sghmc":
+        A = np.array([[1 - e * lam, 1 - alpha], [-e * lam, 1 - alpha]])
+        c, heat = np.array([e, e]), 2 * alpha * e * np.ones((2, 2))
+    else:
+        c = e * np.array([1 - alpha / 2, 1 - alpha])
+        A = np.array([[1 - c[0] * lam, 1 - alpha / 2], [-c[1] * lam, 1 - alpha]])
+        heat = alpha * (2 - alpha) * e * np.outer([0.5, 1], [0.5, 1])
+    m, rho = N // n, -n / (N - n)
+    power = [np.linalg.matrix_power(A, i) for i in range(m + 1)]
+
+    def added(j):
+        """The second moments that j steps add."""
+        total = sum(power[i] @ heat @ power[i].T for i in range(j))
+        of_noise = [power[i] @ c for i in range(j)]
+        return total + case.sigma**2 * sum(
+            (1.0 if i == k else rho) * np.outer(of_noise[i], of_noise[k])
+            for i in range(j)
+            for k in range(j)
+        )
+
+    whole, size = added(m), len(c) ** 2
+    start = np.linalg.solve(np.eye(size) - np.kron(power[m], power[m]), whole.reshape(-1))
+    start = start.reshape(len(c), len(c))
+    every = np.gcd(steps, m)
+    each = [power[j] @ start @ power[j].T + added(j) for j in range(every, m + 1, every)]
+    return np.mean([moments[0, 0] for moments in each])

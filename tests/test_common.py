@@ -271,8 +271,8 @@ def test_chains_start_where_told(name):
 def test_the_compiled_step_is_pure(name):
     sampler = started(name)
     before = sampler.state
-    block = sampler.feeder.block(0, 1)
-    inputs = *before[:2], block, tf.constant([0, 3])
+    data, block = sampler.feeder.data(0), sampler.feeder.block(0, 1)
+    inputs = sampler.engine.model.affine, data, *before[:2], block, tf.constant([0, 3])
     first, second = (tree.map(lambda x: x.numpy(), sampler.program(*inputs)) for _ in range(2))
     assert all(np.array_equal(x, y) for x, y in zip(tree.leaves(first), tree.leaves(second)))
     assert sampler.state is before

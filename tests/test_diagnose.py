@@ -314,7 +314,7 @@ class TestExact:
     )
     def test_laws(self, dynamics, law):
         eps, noise = np.array([0.1, 0.5]), np.array([0.5, 2.0])
-        found = expected.law_of(dynamics)(eps, noise).inflation
+        found = expected.law_of(dynamics, None)(eps, noise).inflation
         np.testing.assert_allclose(found, law(eps, noise), rtol=1e-9)
 
     def test_temperature_tells_the_width(self):

@@ -621,7 +621,7 @@ def test_control_noise_is_normal(wrong, seed):
 def test_many_chains_share_a_bounded_chunk(seed):
     few, many = feeder(seed, n=50, chains=30), feeder(seed, n=50, chains=3000)
     assert few.chunk == feeder(seed, n=50, chains=1).chunk
-    index, noise, _ = many.random(0)
+    index, _, noise, _ = many.random(0)
     assert index.nbytes + noise.nbytes <= feeding.CHUNK_BYTES
     assert are_sets(index.reshape(-1, 50), 97)
     few.close()

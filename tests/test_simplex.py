@@ -46,6 +46,7 @@ def gamma_chains(name, seed, **more):
         alpha=ALPHA,
         positive=["theta"],
         minibatch_size=n,
+        minibatches="independent",
         n_iters=STEPS[-1],
         **dict(n_chains=CHAINS, seed=seed, verbose=False, **more),
     )

@@ -135,7 +135,10 @@ def test_the_log_posterior_is_estimated_from_where_the_step_began():
 
 @pytest.mark.parametrize("n_chains", [None, 4])
 def test_summary(n_chains):
-    draws = sgmcmc.sgld(**ARGUMENTS, n_chains=n_chains, burn_in=500, n_iters=20_000, verbose=False)
+    draws = sgmcmc.sgld(
+        **ARGUMENTS, minibatches="independent", n_chains=n_chains, burn_in=500, n_iters=20_000,
+        verbose=False,
+    )  # fmt: skip
     table = draws.summary()
     assert table.names == ["net/mu[0]", "net/mu[1]"]
     flat = draws["net"]["mu"].reshape(-1, 2)

@@ -13,6 +13,7 @@ from .. import tree
 from .arguments import like_params
 from .arrays import array, cast
 from .values import boolean, by_parameter, function, names_of_parameters, number, same_names, whole
+from .words import described, nearest
 
 
 def tunable(
@@ -130,9 +131,11 @@ def keyed_function(name: str, value: Any, params: Any) -> Callable:
 def one_of(*known: str) -> Callable:
     """Make the check of a word."""
 
-    def check(name: str, value: Any, params: Any) -> str:
-        if value not in known:
-            raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
+    def check(name: str, value: Any, params: Any = None) -> str:
+        if not isinstance(value, str) or value not in known:
+            guess = nearest(value, known) if isinstance(value, str) else ""
+            listed = " or ".join(map(repr, known))
+            raise ValueError(f"{name} must be {listed}, not {described(value)}{guess}")
         return value
 
     return check

@@ -141,6 +141,8 @@ class Looked:
         if found:
             self.overall["temperature"] = {t.name: float(t.mean) for t in found}
             self.overall["temperature_expected"] = {t.name: t.expected for t in found}
+        if self.evidence.epoch is not None:  # noise that is taken back later heats the momentum
+            found = [t for t in found if t.thermostat is not None]
         self.findings += findings.of_temperature(found, self.bias, self.comparisons)
 
     def at_gradients(self) -> None:
@@ -162,7 +164,7 @@ class Looked:
             true = (scores.exact**2).mean(axis=(0, 1))
             columns["noise"] = noise / np.maximum(noise + true, 1e-300)
         shrunk = origin.engine.model.chart.is_shrunk
-        self.effect = None if shrunk else expected(origin.engine.dynamics, scores)
+        self.effect = None if shrunk else expected(origin.engine.dynamics, scores, evidence.epoch)
         if self.effect is not None:
             columns["expected"] = self.effect.inflation
         else:
@@ -202,7 +204,8 @@ class Looked:
         evidence, overall = self.evidence, self.overall
         (mean,), (error,), (ess,) = estimated(whole)
         overall |= {"width": float(mean), "width_error": float(error)}
-        own = by_the_sampler(evidence, scores) if known.all() else None
+        back = None if self.effect is None else self.effect.taken_back
+        own = by_the_sampler(evidence, scores, back) if known.all() else None
         if own is not None:
             known_error, value = own
             overall["width_expected"] = float(np.mean(value))

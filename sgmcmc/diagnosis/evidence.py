@@ -12,6 +12,7 @@ from .. import tree
 from ..draws import Draws
 from ..origin import Origin
 from ..summary import summary_of
+from ..tuning.epochs import Epoch
 from ..tuning.near import coordinate_names
 
 MOST = 1 << 26  # numbers of draws that are looked at; of more, every k-th draw is
@@ -37,6 +38,12 @@ class Evidence:
     def p(self) -> int:
         """The number of coordinates."""
         return self.x.shape[2]
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The epochs in which minibatches were taken in turn; None if they were independent."""
+        engine, kind = self.origin.engine, self.draws.settings["minibatches"]
+        return Epoch.of(kind, engine.N, engine.n, engine.wanted.inner_steps)
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return mean, sd, effective sample size, its Monte Carlo error and R̂ by coordinate."""

@@ -8,6 +8,7 @@ where the chain has been, and not of a mode far away.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from ..dynamics.sghmc import SGHMC
 from ..dynamics.sghmc import friction as given_friction
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
-from ..tuning.laws import friction, hamiltonian, langevin, second_order
+from ..tuning.epochs import Epoch
+from ..tuning.laws import friction, hamiltonian, langevin, second_order, taken_back
 from .scores import Scores
 from .width import DENSE
 
@@ -32,19 +34,21 @@ class Expected(NamedTuple):
     """By coordinate, the variance of draws over that of the posterior.
 
     `without_noise` is the same for exact gradients. `slowest` is the largest number of iterations
-    in which a direction gives one effective draw.
+    in which a direction gives one effective draw. `taken_back` is the mean over directions of E xη,
+    with the noise η of the gradient at x, in Langevin dynamics: 0 for independent minibatches.
     """
 
     inflation: np.ndarray
     without_noise: np.ndarray
     slowest: float
+    taken_back: float
 
 
-def expected(dynamics: Dynamics, scores: Scores) -> Expected | None:
+def expected(dynamics: Dynamics, scores: Scores, epoch: Epoch | None) -> Expected | None:
     """Predict the variance of the draws; None if that is not possible."""
     p = scores.x.shape[2]
     x, s = scores.x.reshape(-1, p), scores.exact.reshape(-1, p)
-    law = law_of(dynamics)
+    law = law_of(dynamics, epoch)
     if law is None or scores.moved is None or scores.steps is None:
         return None
     if p > DENSE or len(x) < 5 * p:
@@ -66,7 +70,9 @@ def expected(dynamics: Dynamics, scores: Scores) -> Expected | None:
     without_noise, _ = by(law, eps, np.zeros_like(noise))
     share = (matrix @ rotation) ** 2 / eps
     share = share / share.sum(axis=1, keepdims=True)
-    return Expected(share @ inflation, share @ without_noise, float(1 / ess.min()))
+    back = np.zeros(1) if epoch is None else taken_back(np.minimum(eps, STABLE), noise, epoch)
+    slowest = float(1 / ess.min())
+    return Expected(share @ inflation, share @ without_noise, slowest, float(back.mean()))
 
 
 def by(law: Callable, eps: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,10 +82,10 @@ def by(law: Callable, eps: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, n
     return np.where(is_stable, found.inflation, 1e3), np.maximum(found.ess, LEAST)
 
 
-def law_of(dynamics: Dynamics) -> Callable | None:
+def law_of(dynamics: Dynamics, epoch: Epoch | None) -> Callable | None:
     """The law of a dynamics on a Gaussian, as a function of step sizes and noise."""
     if isinstance(dynamics, (SGLD, SGBarker)):
-        return langevin
+        return partial(langevin, epoch=epoch)
     if not isinstance(dynamics, (SGHMC, BAOAB, SGNHT)):
         return None
     constants = dynamics.a if isinstance(dynamics, SGNHT) else given_friction(dynamics.alpha)
@@ -91,9 +97,9 @@ def law_of(dynamics: Dynamics) -> Callable | None:
     def law(eps: np.ndarray, noise: np.ndarray) -> object:
         a = np.full(len(eps), alpha)
         if isinstance(dynamics, SGHMC):
-            return hamiltonian(eps, noise, a, a, dynamics.L)
+            return hamiltonian(eps, noise, a, a, dynamics.L, epoch)
         if isinstance(dynamics, BAOAB):
-            return second_order(eps, noise, a)
+            return second_order(eps, noise, a, epoch)
         return hamiltonian(eps, noise, np.full(len(eps), friction(eps, noise, a)), a, 1)
 
     return law

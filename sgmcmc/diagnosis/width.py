@@ -7,13 +7,15 @@ draws of a Gaussian are too wide by a factor v, it is v I instead. So the mean o
 What it must be for a sampler is exact, too. In the stationary distribution E |x|² does not change
 from step to step, and so
 
-- SGLD: 1 + Σ hⱼ E ĝⱼ² / (4p), by the gradients ĝ of minibatches,
+- SGLD: 1 + Σ hⱼ E ĝⱼ² / (4p) + E xᵀη / p, by the gradients ĝ of minibatches and their noise η,
 - SGHMC: (1 − α/2) T, by the kinetic temperature T,
 - SGNHT: 1 − ξ/2, by its friction,
 - BAOAB: a linear function of T,
 
-whatever the density and the noise. A chain for which the two sides differ has not reached its
-stationary distribution, or does not move as its equation says.
+whatever the density and the noise. E xᵀη is 0 if the noise is independent from step to step. For
+minibatches that are taken in turn from a shuffled data set it is a small correction, which is
+known for a Gaussian; the others are not known then. A chain for which the two sides differ has not
+reached its stationary distribution, or does not move as its equation says.
 """
 
 from __future__ import annotations
@@ -79,18 +81,23 @@ def relative(evidence: Evidence, scores: Scores) -> tuple[np.ndarray, np.ndarray
     return np.concatenate(whole, axis=1), np.concatenate(each, axis=1)
 
 
-def by_the_sampler(evidence: Evidence, scores: Scores) -> tuple[float, np.ndarray | float] | None:
+def by_the_sampler(
+    evidence: Evidence, scores: Scores, taken_back: float | None
+) -> tuple[float, np.ndarray | float] | None:
     """What the mean of −(x − c)ᵀs / p must be: its Monte Carlo error, and its value or series.
 
-    None where there is no identity.
+    `taken_back` is E xᵀη / p if it is known. The result is None where there is no identity.
     """
-    dynamics = evidence.origin.engine.dynamics
-    if evidence.origin.engine.model.chart.is_shrunk:
+    dynamics, in_turn = evidence.origin.engine.dynamics, evidence.epoch is not None
+    if evidence.origin.engine.model.chart.is_shrunk or (in_turn and taken_back is None):
         return None
     if isinstance(dynamics, SGLD):
         if scores.moved is None or scores.steps is None:
             return None
-        return 0.0, 1 + (scores.steps * scores.moved**2).mean(axis=2, keepdims=True) / 4
+        known = 1 + (scores.steps * scores.moved**2).mean(axis=2, keepdims=True) / 4
+        return 0.0, known + (taken_back or 0.0)
+    if in_turn:
+        return None
     found = temperatures(evidence)
     if not found or found[0].width is None:
         return None

@@ -46,6 +46,12 @@ class Dynamics(ABC):
     parameters themselves, or the unconstrained coordinates of constrained ones. x, the estimate's
     gradient, noise and step sizes h are nests by parameter.
 
+    Attributes
+    ----------
+    white_noise : bool
+        True if the noise of gradients must be independent from step to step. Minibatches are then
+        drawn independently unless the user asks for others.
+
     Examples
     --------
     >>> import numpy as np, sgmcmc, tensorflow as tf
@@ -63,6 +69,8 @@ class Dynamics(ABC):
     >>> abs(float(draws["mean"].mean()) - 5) < 0.05
     True
     """
+
+    white_noise: bool = False
 
     @property
     def inner_steps(self) -> int:

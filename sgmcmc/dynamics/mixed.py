@@ -67,6 +67,12 @@ class Mixed(Dynamics):
     )
 
     @property
+    def white_noise(self) -> bool:  # type: ignore[override]  # read-only, as all fields are
+        return any(
+            block.white_noise for block in self.blocks.values() if isinstance(block, Dynamics)
+        )
+
+    @property
     def inner_steps(self) -> int:
         return max((block.inner_steps for block in self.blocks.values()), default=1)
 

@@ -75,6 +75,8 @@ class SGNHT(Dynamics):
         "in about 1/ρ iterations.",
     )
 
+    white_noise = True
+
     def init(self, x: Any, noise: Noise, h: Any) -> Thermostatted:
         xi = tree.map(lambda x, a: tf.fill(x.shape[:1], tf.constant(a, x.dtype)), x, self.a)
         return Thermostatted(x, momentum(noise, h), xi)

@@ -149,6 +149,7 @@ class Program:
             gibbs=plan.gibbs,
             temperature=plan.temperature,
             n_chains=len(alive),
+            minibatches=plan.minibatches,
             shared_minibatches=plan.shared_minibatches,
             settings=old.settings,
             jit=plan.jit,

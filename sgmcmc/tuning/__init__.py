@@ -24,6 +24,7 @@ from ..estimators.control_variate import ControlVariate
 from ..model import Model
 from ..source import Source
 from ..spaces.affine import Affine, around
+from .epochs import Epoch
 from .laws import CHOICES, Choice, Directions
 from .many import Many
 from .near import Near
@@ -79,17 +80,13 @@ class Tuner:
         precondition: Any,
         bias: float | None,
         rescale: bool,
+        minibatches: str,
         seed: int,
     ) -> None:
         is_relative = isinstance(estimator, ControlVariate)
         near = (Near if tree.size(mode.x) <= DENSE else Many)(model, source, mode, seed)
-        self.near, self.N, self.mode, self.dynamics, self.bias = (
-            near,
-            source.N,
-            mode,
-            dynamics,
-            bias,
-        )
+        self.near, self.N, self.mode, self.minibatches = near, source.N, mode, minibatches
+        self.dynamics, self.bias = dynamics, bias
         self.rescale, self.L = rescale, matrix(near, precondition)
         self.is_dense = self.L.ndim == 2
         self.misfit = near.misfit()
@@ -105,17 +102,18 @@ class Tuner:
     def choose(self, n: int) -> tuple[Choice, Directions, np.ndarray]:
         """The steps for minibatches of n rows, and the directions in free coordinates."""
         scale, L = noise_scale(self.N, n), self.L
+        epoch = Epoch.of(self.minibatches, self.N, n, self.dynamics.inner_steps)
         if isinstance(self.near, Many):
             precision, noise, vectors = self.extremes
             each = len(self.sizes)  # any constants may go with any direction
             variance, precision = (np.tile(a, each) for a in (scale * noise / precision, precision))
-            of = Directions(variance, precision, [len(noise)] * each)
+            of = Directions(variance, precision, [len(noise)] * each, epoch)
             directions = np.tile(L[:, None] * vectors, each)
             return CHOICES[type(self.dynamics)](self.dynamics, of, self.bias), of, directions
         noise = scale * self.covariance
         if self.is_dense:
             variance, rotation = np.linalg.eigh(noise)
-            of = Directions(np.maximum(variance, 0), None, self.sizes)
+            of = Directions(np.maximum(variance, 0), None, self.sizes, epoch)
             directions = L @ rotation
         else:
             if isinstance(self.dynamics, PSGLD):
@@ -124,7 +122,8 @@ class Tuner:
             precision, rotation = np.linalg.eigh(root.T @ root)
             stretch = (L / self.near.sd)[:, None] * rotation
             variance = np.einsum("ij,ik,kj->j", stretch, noise, stretch) / precision
-            of, directions = Directions(variance, precision, self.sizes), L[:, None] * rotation
+            of = Directions(variance, precision, self.sizes, epoch)
+            directions = L[:, None] * rotation
         return CHOICES[type(self.dynamics)](self.dynamics, of, self.bias), of, directions
 
     def scales_of_psgld(self, noise: np.ndarray, floor: float) -> np.ndarray:

@@ -49,7 +49,8 @@ def seconds_per_iteration(sampler: Sampler) -> float:
     began = time.perf_counter()
     sampler.feeder.fill(0)  # the worker thread, which does this at the same time, may be slower
     filling = (time.perf_counter() - began) / size
-    given = sampler.engine.model.affine, *sampler.state[:2], sampler.feeder.block(0, size)
+    data, block = sampler.feeder.data(0), sampler.feeder.block(0, size)
+    given = sampler.engine.model.affine, data, *sampler.state[:2], block
     sampler.program(*given, tf.constant([0, 1]))  # compiles it
     count, seconds = 0, 0.0
     while count < size and seconds < LONG_ENOUGH:

@@ -15,6 +15,7 @@ from ..model import Model
 from ..moments import scircv_moments
 from ..source import Source
 from . import Tuned, noise_scale, spread
+from .epochs import Epoch, in_epochs
 from .near import coordinate_names
 
 LARGEST = 1.0
@@ -22,10 +23,19 @@ HALVINGS = 25
 SETTLED = 12.0  # the time after which the variance is that of the stationary distribution
 
 
-def tuned(model: Model, source: Source, n: int, x: Any, dynamics: SCIR, bias: float) -> Tuned:
+def tuned(
+    model: Model,
+    source: Source,
+    n: int,
+    x: Any,
+    dynamics: SCIR,
+    bias: float,
+    epoch: Epoch | None,
+) -> Tuned:
     """Choose the largest step with which no component is wider than 1 + bias times what is right.
 
-    The noise in â is that of the counts of single rows at x.
+    The noise in â is that of the counts of single rows at x. The mean of θ is a linear recursion
+    with this noise, θ ← e⁻ʰ θ + (1 − e⁻ʰ) â.
     """
     curvature, theta = Curvature(model, source, x), flat(x)
     point = unflat(theta, x, curvature.dtype)
@@ -38,7 +48,12 @@ def tuned(model: Model, source: Source, n: int, x: Any, dynamics: SCIR, bias: fl
     variance *= noise_scale(source.N, n)
 
     def inflation(h: float) -> np.ndarray:
-        plain = 1 + math.tanh(h / 2) * variance / a
+        added = math.tanh(h / 2) * variance
+        if epoch is not None:
+            stay, kick = np.full((1, 1, 1), math.exp(-h)), np.full((1, 1), -math.expm1(-h))
+            share, _ = in_epochs(stay, np.zeros((1, 1, 1)), kick, np.ones(1), 1, epoch)
+            added = variance * share
+        plain = 1 + added / a
         if not isinstance(dynamics, SCIRCV):
             return plain
         controlled = (a > 1) & (variance <= (a - 1) ** 2)

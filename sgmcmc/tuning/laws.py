@@ -22,9 +22,10 @@ from ..dynamics.sgbarker import SGBarker
 from ..dynamics.sghmc import SGHMC
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
+from .epochs import Epoch, in_epochs
 
 LARGEST = 0.25  # no step size is larger: the posterior may curve more elsewhere than at the mode
-HALVINGS = 60
+HALVINGS = 40
 MARGIN = 0.8  # of the bias that is allowed, for thermostats: their law is that of an average
 ALPHAS = 0.2, 0.3, 0.4  # frictions, of which the one with the most effective draws is taken
 
@@ -42,12 +43,13 @@ class Directions(NamedTuple):
     `noise` is the variance of the gradient noise by direction where the posterior has variance 1.
     With `precision`, all directions have one step size in common, which counts there as the step
     size times the precision. `sizes` are the numbers of directions that go by each parameter's
-    constants, in the order of parameters.
+    constants, in the order of parameters. `epoch` is None if minibatches are independent.
     """
 
     noise: np.ndarray
     precision: np.ndarray | None
     sizes: list[int]
+    epoch: Epoch | None = None
 
     def spread(self, constants: Any) -> np.ndarray:
         """Constants by parameter, laid out by direction."""
@@ -68,27 +70,41 @@ class Choice(NamedTuple):
     law: Law
 
 
-def langevin(eps: np.ndarray, noise: np.ndarray) -> Law:
+def langevin(eps: np.ndarray, noise: np.ndarray, epoch: Epoch | None = None) -> Law:
     """θ ← θ + (ε/2)ĝ + N(0, ε), with gradient noise of variance `noise`."""
-    A, Q = (1 - eps / 2)[:, None, None], (eps + eps**2 * noise / 4)[:, None, None]
-    return stationary(A, Q, 1)
+    A, heat = (1 - eps / 2)[:, None, None], eps[:, None, None]
+    return stationary(A, heat, (eps / 2)[:, None], noise, 1, epoch)
+
+
+def taken_back(eps: np.ndarray, noise: np.ndarray, epoch: Epoch) -> np.ndarray:
+    """E θη in Langevin dynamics, with the noise η of the gradient at θ: what epochs take back."""
+    A, heat = (1 - eps / 2)[:, None, None], eps[:, None, None]
+    return in_epochs(A, heat, (eps / 2)[:, None], noise, 1, epoch)[1]
 
 
 def hamiltonian(
-    eps: np.ndarray, noise: np.ndarray, friction: np.ndarray, a: np.ndarray, steps: int
+    eps: np.ndarray,
+    noise: np.ndarray,
+    friction: np.ndarray,
+    a: np.ndarray,
+    steps: int,
+    epoch: Epoch | None = None,
 ) -> Law:
     """ν ← (1 − α)ν + εĝ + N(0, 2aε), θ ← θ + ν, with `friction` α; a draw after each `steps`."""
-    q = 2 * a * eps + eps**2 * noise
     A = matrices([[1 - eps, 1 - friction], [-eps, 1 - friction]])
-    return stationary(A, q[:, None, None] * np.ones((2, 2)), steps)
+    heat = (2 * a * eps)[:, None, None] * np.ones((2, 2))
+    return stationary(A, heat, np.stack([eps, eps], -1), noise, steps, epoch)
 
 
-def second_order(eps: np.ndarray, noise: np.ndarray, alpha: np.ndarray) -> Law:
+def second_order(
+    eps: np.ndarray, noise: np.ndarray, alpha: np.ndarray, epoch: Epoch | None = None
+) -> Law:
     """ν ← ν + εĝ, θ ← θ + ν/2, ν ← (1 − α)ν + N(0, α(2 − α)ε), θ ← θ + ν/2."""
-    kick, heat = np.stack([1 - alpha / 2, 1 - alpha], -1), np.array([0.5, 1])
+    kick = np.stack([1 - alpha / 2, 1 - alpha], -1)
     A = matrices([[1 - kick[:, 0] * eps, kick[:, 0]], [-kick[:, 1] * eps, kick[:, 1]]])
-    Q = (eps**2 * noise)[:, None, None] * kick[:, :, None] * kick[:, None, :]
-    return stationary(A, Q + (alpha * (2 - alpha) * eps)[:, None, None] * np.outer(heat, heat), 1)
+    moved = np.array([0.5, 1])
+    heat = (alpha * (2 - alpha) * eps)[:, None, None] * np.outer(moved, moved)
+    return stationary(A, heat, eps[:, None] * kick, noise, 1, epoch)
 
 
 def matrices(rows: list[list]) -> np.ndarray:
@@ -96,8 +112,38 @@ def matrices(rows: list[list]) -> np.ndarray:
     return np.stack([np.stack(np.broadcast_arrays(*row), -1) for row in rows], -2)
 
 
-def stationary(A: np.ndarray, Q: np.ndarray, steps: int) -> Law:
-    """The law of the first entry of state ← A state + N(0, Q), seen after each `steps` steps."""
+def stationary(
+    A: np.ndarray,
+    heat: np.ndarray,
+    kick: np.ndarray,
+    noise: np.ndarray,
+    steps: int,
+    epoch: Epoch | None,
+) -> Law:
+    """The law of the first entry of state ← A state + N(0, heat) + kick η, after each `steps`.
+
+    The gradient noise η has variance `noise`. It is independent from step to step, or that of
+    minibatches that are taken in turn in an `epoch`.
+    """
+    kicked = noise[:, None, None] * kick[:, :, None] * kick[:, None, :]
+    still, both = (of_white_noise(A, Q, steps) for Q in (heat, heat + kicked))
+    if epoch is None:
+        return Law(both.variance, np.minimum(1, both.variance / both.of_means))
+    variance, _ = in_epochs(A, heat, kick, noise, steps, epoch)
+    # The sum of an epoch's noise is next to nothing, and with it its share in means of draws.
+    of_means = still.of_means + epoch.sum_of_noise * (both.of_means - still.of_means)
+    return Law(variance, np.minimum(1, variance / of_means))
+
+
+class White(NamedTuple):
+    """The stationary variance, and the variance of means of draws times their number."""
+
+    variance: np.ndarray
+    of_means: np.ndarray
+
+
+def of_white_noise(A: np.ndarray, Q: np.ndarray, steps: int) -> White:
+    """The first entry of state ← A state + N(0, Q), seen after each `steps` steps."""
     directions, k = A.shape[:2]
     twice = np.einsum("dij,dkl->dikjl", A, A).reshape(directions, k * k, k * k)
     flat = np.linalg.solve(np.eye(k * k) - twice, Q.reshape(directions, k * k, 1))
@@ -105,7 +151,7 @@ def stationary(A: np.ndarray, Q: np.ndarray, steps: int) -> Law:
     power = np.linalg.matrix_power(A, steps)
     later = np.linalg.solve(np.eye(k) - power, power @ variance[:, :, :1])[:, 0, 0]  # all lags
     theta = variance[:, 0, 0]
-    return Law(theta, np.minimum(1, theta / (theta + 2 * later)))
+    return White(theta, theta + 2 * later)
 
 
 def largest(law: Callable[[np.ndarray], Law], of: Directions, bias: float) -> np.ndarray:
@@ -131,8 +177,8 @@ def of_langevin(dynamics: SGLD | PSGLD | SGBarker, of: Directions, bias: float) 
     Corrected Barker dynamics are less wide for the same step, but by an amount that depends on the
     distribution of the noise, which is far from normal where few rows tell a direction.
     """
-    eps = largest(lambda eps: langevin(eps, of.noise), of, bias)
-    return Choice(dynamics, eps, langevin(eps, of.noise))
+    eps = largest(lambda eps: langevin(eps, of.noise, of.epoch), of, bias)
+    return Choice(dynamics, eps, langevin(eps, of.noise, of.epoch))
 
 
 def with_friction(
@@ -152,13 +198,15 @@ def of_sghmc(dynamics: SGHMC, of: Directions, bias: float) -> Choice:
     """Steps of SGHMC."""
     return with_friction(
         *(dynamics, of, bias),
-        lambda alpha, eps: hamiltonian(eps, of.noise, alpha, alpha, dynamics.L),
+        lambda alpha, eps: hamiltonian(eps, of.noise, alpha, alpha, dynamics.L, of.epoch),
     )
 
 
 def of_baoab(dynamics: BAOAB, of: Directions, bias: float) -> Choice:
     """Steps of BAOAB."""
-    return with_friction(dynamics, of, bias, lambda alpha, eps: second_order(eps, of.noise, alpha))
+    return with_friction(
+        *(dynamics, of, bias), lambda alpha, eps: second_order(eps, of.noise, alpha, of.epoch)
+    )
 
 
 def of_sgnht(dynamics: SGNHT, of: Directions, bias: float) -> Choice:

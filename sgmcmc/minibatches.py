@@ -1,0 +1,154 @@
+"""Which rows make a minibatch: drawn independently each time, or in turn from a shuffled order.
+
+Minibatches are numbered 0, 1, ... through all iterations and their inner steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
+
+EPOCHS = 32  # for which an order is kept: to make one takes about as long as an epoch
+PIECE_BYTES = 1 << 20  # rows of a file that are read together
+WINDOW_BYTES = 32 << 20  # rows of a file that are shuffled together
+FEWEST = 16  # pieces of a file
+LAP = 4096  # minibatches whose turns are drawn together, if an epoch has fewer
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Each minibatch is a simple random sample of n of the N rows, independent of all others."""
+
+    N: int
+    n: int
+    seed: int
+
+    def rows(self, number: int, count: int, chain: int) -> np.ndarray:
+        """The numbers of the rows of the minibatches of a group: (count, n).
+
+        All groups have `count` minibatches, and `number` of them are before this one.
+        """
+        rng = stream(self.seed, ROWS, number, chain)
+        return without_replacement(rng, self.N, self.n, count)
+
+
+class Reshuffled:
+    """Minibatches are taken in turn, so that each row is looked at once in an epoch.
+
+    The rows are put into random order and cut into minibatches, of which each epoch takes all, in a
+    random order of its own. If n does not divide N, the rows that are left over are others each
+    time. After EPOCHS epochs there is another random order of the rows. Chains have orders of their
+    own of the same minibatches.
+
+    `batches` is the number of minibatches in an epoch. `span` is the number of those for which one
+    order of the rows is kept, a multiple of the `inner` steps of an iteration.
+    """
+
+    def __init__(self, N: int, n: int, seed: int, inner: int) -> None:
+        self.N, self.n, self.seed = N, n, seed
+        self.batches = N // n
+        epochs = EPOCHS * (inner // math.gcd(inner, self.batches * EPOCHS))
+        self.span = self.batches * epochs
+        self.lap = self.batches * max(1, LAP // self.batches)
+        self.orders: dict[int, np.ndarray] = {}
+        self.laps: dict[int, dict[int, np.ndarray]] = {}
+
+    def order(self, number: int) -> np.ndarray:
+        """The numbers of the rows of all minibatches, (batches, n), in one order of the rows."""
+        if number not in self.orders:
+            rng = stream(self.seed, ORDER, number)
+            rows = rng.permutation(np.arange(self.N, dtype=row_type(self.N)))
+            rows = rows[: self.batches * self.n].reshape(self.batches, self.n)
+            self.orders = {number: rows}
+        return self.orders[number]
+
+    def turns(self, number: int, chain: int) -> np.ndarray:
+        """The places of minibatches in the order, as a chain takes them in some whole epochs."""
+        for old in [k for k in self.laps if k < number - 1]:
+            del self.laps[old]
+        found = self.laps.setdefault(number, {})
+        if chain not in found:
+            each = np.arange(self.batches, dtype=np.int32)
+            epochs = np.tile(each, (self.lap // self.batches, 1))
+            rng = stream(self.seed, TURNS, number, chain)
+            found[chain] = rng.permuted(epochs, axis=1).reshape(-1)
+        return found[chain]
+
+    def places(self, number: int, count: int, chain: int) -> np.ndarray:
+        """The places in the order of the minibatches of a group: (count,)."""
+        first, parts = number * count, []
+        while count:
+            lap, skip = divmod(first, self.lap)
+            parts.append(self.turns(lap, chain)[skip : skip + count])
+            first, count = first + len(parts[-1]), count - len(parts[-1])
+        return np.concatenate(parts)
+
+    def rows(self, number: int, count: int, chain: int) -> np.ndarray:
+        """The numbers of the rows of the minibatches of a group: (count, n)."""
+        first, parts, places = number * count, [], self.places(number, count, chain)
+        while len(places):
+            order, skip = divmod(first, self.span)
+            here = places[: self.span - skip]
+            parts.append(self.order(order)[here])
+            first, places = first + len(here), places[len(here) :]
+        return np.concatenate(parts)
+
+
+class InWindows(Reshuffled):
+    """Minibatches of data outside memory, taken in turn from parts of them that fit into memory.
+
+    A part is made of pieces of PIECE_BYTES from all over the data, whose rows are shuffled
+    together. After one pass over a part comes the next, unless it has all data. An epoch has all
+    pieces once, in random
+    order, and each epoch cuts the data into pieces at other rows. So a row is as likely to be in
+    one minibatch as in another; but if the rows of a file are in some order, minibatches are not
+    quite as varied as those of shuffled rows.
+    """
+
+    def __init__(self, N: int, n: int, seed: int, inner: int, row_bytes: int) -> None:
+        self.piece = max(1, min(N // FEWEST, PIECE_BYTES // row_bytes))
+        self.count = N // self.piece  # pieces of an epoch
+        wanted = max(WINDOW_BYTES // (self.piece * row_bytes), -(-n * inner // self.piece))
+        self.together = min(self.count, max(1, wanted))  # pieces of a part
+        super().__init__(N, n, seed, inner)
+        self.batches = max(1, self.together * self.piece // n // inner) * inner
+        self.span = self.batches * (EPOCHS if self.together == self.count else 1)
+        self.lap = self.batches
+
+    def pieces(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the rows of a part, piece by piece; and where they are in it, shuffled."""
+        epoch, part = divmod(number, self.count // self.together)
+        rng = stream(self.seed, ORDER, epoch)
+        start = rng.integers(self.N)
+        pieces = rng.permutation(self.count)[part * self.together : (part + 1) * self.together]
+        first = np.sort(start + pieces * self.piece)
+        rows = (first[:, None] + np.arange(self.piece)).reshape(-1) % self.N
+        places = stream(self.seed, ORDER, number, 1).permutation(len(rows))
+        return rows.astype(row_type(self.N)), places[: self.batches * self.n]
+
+    def order(self, number: int) -> np.ndarray:
+        """The numbers of the rows of all minibatches, (batches, n), in one part."""
+        if number not in self.orders:
+            rows, places = self.pieces(number)
+            self.orders = {number: rows[places].reshape(self.batches, self.n)}
+        return self.orders[number]
+
+
+def in_turn(kind: str, N: int, n: int, inner: int) -> bool:
+    """Whether minibatches are taken in turn: not if there are less than two for each inner step."""
+    return kind == "reshuffled" and N // n >= 2 * inner
+
+
+def minibatches_of(
+    kind: str, N: int, n: int, seed: int, inner: int, outside_bytes: int = 0
+) -> Independent | Reshuffled:
+    """Minibatches of this kind; of data outside memory, rows have `outside_bytes`."""
+    if not in_turn(kind, N, n, inner):
+        return Independent(N, n, seed)
+    if outside_bytes:
+        return InWindows(N, n, seed, inner, outside_bytes)
+    return Reshuffled(N, n, seed, inner)

@@ -1,0 +1,174 @@
+"""Data that compiled code reads in place, so that no minibatch has to be brought to it.
+
+- Large rows are gathered from the arrays as they are (`InPlace`), by the numbers of rows. Arrays
+  that TensorFlow cannot read in place are copied.
+- Small rows would be gathered at the speed of memory's latency. If minibatches are taken in turn,
+  they lie together in a copy of the data in shuffled order (`Shuffled`).
+- Of data outside memory, parts are read and shuffled (`Windows`), one after the other.
+- Otherwise the host gathers the rows of each minibatch, in blocks (`feeder.py`).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from .cores import ONE_CORE
+from .minibatches import InWindows, Reshuffled
+from .outside import is_outside
+from .source import Source
+
+LARGE_ROW = 1024  # bytes of a row, from which on compiled code gathers rows faster than the host
+COPY_BYTES = 1 << 30  # of which a copy is made at most
+ALIGNED = 64  # bytes: TensorFlow reads arrays that start at a multiple of this
+PAGE = 4096
+
+
+class InPlace:
+    """The arrays as they are, from which rows are gathered by their numbers."""
+
+    by_row = True
+
+    def __init__(self, source: Source) -> None:
+        self.data = {k: tensor(readable(x)) for k, x in source.arrays.items()}
+
+    def at(self, iteration: int) -> dict[str, tf.Tensor]:
+        """The data for this iteration."""
+        return self.data
+
+    def left(self, iteration: int) -> float:
+        """The number of iterations, from this one on, for which `at` returns the same."""
+        return np.inf
+
+    def close(self) -> None:
+        """Stop threads."""
+
+
+class Shuffled:
+    """A copy of the data in shuffled order, in which each minibatch is one piece.
+
+    It is shuffled anew between two iterations.
+    """
+
+    by_row = False
+
+    def __init__(self, source: Source, minibatches: Reshuffled, inner: int) -> None:
+        self.source, self.minibatches = source, minibatches
+        self.length = minibatches.span // inner
+        self.number: int | None = None
+        self.arrays, self.data = self.empty()
+
+    def empty(self) -> tuple[dict[str, np.ndarray], dict[str, tf.Tensor]]:
+        """Allocate arrays of minibatches, which TensorFlow reads in place."""
+        source, each = self.source, (self.minibatches.batches, self.minibatches.n)
+        arrays = {
+            k: page_aligned(shape, source.dtypes[k]) for k, shape in source.shapes(*each).items()
+        }
+        return arrays, {k: tensor(x) for k, x in arrays.items()}
+
+    def at(self, iteration: int) -> dict[str, tf.Tensor]:
+        """The data for this iteration."""
+        number = iteration // self.length
+        if number != self.number:
+            self.number = None
+            self.fill(number, self.arrays)
+            self.number = number
+        return self.data
+
+    def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
+        """Write the rows of all minibatches."""
+        self.source.gather(self.minibatches.order(number), arrays)
+
+    def left(self, iteration: int) -> float:
+        """The number of iterations, from this one on, for which `at` returns the same."""
+        return self.length - iteration % self.length
+
+    def close(self) -> None:
+        """Stop threads."""
+
+
+class Windows(Shuffled):
+    """Shuffled parts of data outside memory, the next of which is read while one is used."""
+
+    minibatches: InWindows
+
+    def __init__(self, source: Source, minibatches: InWindows, inner: int) -> None:
+        super().__init__(source, minibatches, inner)
+        self.spare = self.empty()
+        self.worker = ThreadPoolExecutor(1, "sgmcmc-windows")
+        self.pending: tuple[int, Future[None]] | None = None
+
+    def at(self, iteration: int) -> dict[str, tf.Tensor]:
+        """The data for this iteration."""
+        number = iteration // self.length
+        if number != self.number:
+            self.number = None
+            if self.pending is None or self.pending[0] != number:
+                self.read(number)
+            _, read = self.pending
+            self.pending = None
+            read.result()
+            (self.arrays, self.data), self.spare = self.spare, (self.arrays, self.data)
+            self.number = number
+            if not ONE_CORE:
+                self.read(number + 1)
+        return self.data
+
+    def read(self, number: int) -> None:
+        """Let the worker read a part, after what it is reading now."""
+        if self.pending is not None:
+            self.pending[1].cancel()
+        self.pending = number, self.worker.submit(self.fill, number, self.spare[0])
+
+    def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
+        """Read pieces in the order of the file, and write their rows in shuffled order."""
+        rows, places = self.minibatches.pieces(number)
+        part = self.source.subset(rows)
+        part.gather(places.reshape(self.minibatches.batches, self.minibatches.n), arrays)
+
+    def close(self) -> None:
+        """Stop threads."""
+        self.worker.shutdown(wait=False, cancel_futures=True)
+
+
+def resident(source: Source, minibatches: Any, inner: int) -> Any:
+    """What compiled code reads in place; None if the host brings rows to it."""
+    arrays = source.arrays.values()
+    if any(map(is_outside, arrays)):
+        return Windows(source, minibatches, inner) if isinstance(minibatches, InWindows) else None
+    may_be_copied = source.N * source.row_bytes <= COPY_BYTES
+    if source.row_bytes >= LARGE_ROW and (may_be_copied or all(map(can_be_read, arrays))):
+        return InPlace(source)
+    if isinstance(minibatches, Reshuffled) and may_be_copied:
+        return Shuffled(source, minibatches, inner)
+    return None
+
+
+def can_be_read(x: np.ndarray) -> bool:
+    """Whether TensorFlow can read an array in place, as a tensor of its own."""
+    return x.flags.c_contiguous and x.flags.writeable and x.ctypes.data % ALIGNED == 0
+
+
+def readable(x: np.ndarray) -> np.ndarray:
+    """An array that TensorFlow can read in place: this one, or a copy."""
+    if can_be_read(x):
+        return x
+    copied = page_aligned(x.shape, x.dtype)
+    copied[...] = x
+    return copied
+
+
+def tensor(x: np.ndarray) -> tf.Tensor:
+    """An array as a tensor that is not copied."""
+    return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+
+
+def page_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Allocate an array that starts on a page, so that TensorFlow and XLA read it in place."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(nbytes + PAGE, np.uint8)
+    start = -raw.ctypes.data % PAGE
+    return raw[start : start + nbytes].view(dtype).reshape(shape)
