@@ -16,6 +16,7 @@ from .feeder import Block, Wanted
 from .model import Batch, Model, each_chain
 from .random import folded
 
+LARGE = 4096  # numbers of a draw
 APART_BYTES = 1 << 15  # larger minibatches are copied out of their block
 GIBBS, COUNTS = 1 << 10, 1 << 11  # the numbers that are folded into keys, by use
 
@@ -243,19 +244,25 @@ class Engine:
         once = tf.minimum(last - first, 1) if jit and self.apart else None
         like = self.like(chains, block.schedule[0])
         draws = [tf.TensorArray(x.dtype, size, element_shape=x.shape) for x in tree.leaves(like)]
+        large = [x.shape.num_elements() >= LARGE for x in tree.leaves(like)]
+        fine = [tf.TensorArray(tf.bool, size, element_shape=()) for _ in range(any(large))]
 
-        def body(i: tf.Tensor, chains: Chains, changing: Any, draws: list) -> tuple:
+        def body(i: tf.Tensor, chains: Chains, changing: Any, draws: list, fine: list) -> tuple:
             now = changing if carried else state
             chains, changing, value, h = self.transition(data, chains, now, block, i, once)
             draw = tree.leaves(self.record(chains, value, h))
-            return i + 1, chains, changing, [a.write(i, x) for a, x in zip(draws, draw)]
+            # A large draw is looked at while it is in the cache, and others all at once at the end
+            good = [tf.reduce_all(tf.math.is_finite(x)) for x, far in zip(draw, large) if far]
+            fine = [a.write(i, tf.reduce_all(tf.stack(good))) for a in fine]
+            return i + 1, chains, changing, [a.write(i, x) for a, x in zip(draws, draw)], fine
 
-        start = first, chains, state if carried else (), draws
-        _, chains, changing, draws = tf.while_loop(
+        start = first, chains, state if carried else (), draws, fine
+        _, chains, changing, draws, fine = tf.while_loop(
             lambda i, *_: i < last, body, start, parallel_iterations=1
         )
         draws = [a.stack() for a in draws]
-        each, good = tf.range(size), tf.stack([finite_rows(x) for x in draws])
+        good = [finite_rows(x) for x, far in zip(draws, large) if not far]
+        each, good = tf.range(size), tf.stack(good + [a.stack() for a in fine])
         gone_wrong = (each >= first) & (each < last) & ~tf.reduce_all(good, axis=0)
         stop = tf.reduce_min(tf.where(gone_wrong, each, last))
         draws = tree.pack(like, draws)
