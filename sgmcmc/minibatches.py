@@ -13,8 +13,8 @@ import numpy as np
 from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
 
 EPOCHS = 32  # for which an order is kept: to make one takes about as long as an epoch
-PIECE_BYTES = 1 << 20  # rows of a file that are read together
-WINDOW_BYTES = 32 << 20  # rows of a file that are shuffled together
+WINDOW_BYTES = 32 << 20  # of a file, parts that are shuffled together
+PIECE_BYTES = 1 << 20  # of contiguous rows in such a part
 FEWEST = 16  # pieces of a file
 LAP = 4096  # minibatches whose turns are drawn together, if an epoch has fewer
 
@@ -103,10 +103,9 @@ class InWindows(Reshuffled):
 
     A part is made of pieces of PIECE_BYTES from all over the data, whose rows are shuffled
     together. After one pass over a part comes the next, unless it has all data. An epoch has all
-    pieces once, in random
-    order, and each epoch cuts the data into pieces at other rows. So a row is as likely to be in
-    one minibatch as in another; but if the rows of a file are in some order, minibatches are not
-    quite as varied as those of shuffled rows.
+    pieces once, in random order, and each epoch cuts the data into pieces at other rows. So a row
+    is as likely to be in one minibatch as in another; but if rows are in some order, minibatches
+    are not quite as varied as those of shuffled rows.
     """
 
     def __init__(self, N: int, n: int, seed: int, inner: int, row_bytes: int) -> None:
@@ -118,23 +117,32 @@ class InWindows(Reshuffled):
         self.batches = max(1, self.together * self.piece // n // inner) * inner
         self.span = self.batches * (EPOCHS if self.together == self.count else 1)
         self.lap = self.batches
+        self.kept: tuple[int, np.ndarray] | None = None
 
-    def pieces(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the rows of a part, piece by piece; and where they are in it, shuffled."""
+    def starts(self, number: int) -> np.ndarray:
+        """The first rows of the pieces of a part, in random order. Row 0 follows the last row."""
         epoch, part = divmod(number, self.count // self.together)
         rng = stream(self.seed, ORDER, epoch)
-        start = rng.integers(self.N)
+        shift = rng.integers(self.N)
         pieces = rng.permutation(self.count)[part * self.together : (part + 1) * self.together]
-        first = np.sort(start + pieces * self.piece)
-        rows = (first[:, None] + np.arange(self.piece)).reshape(-1) % self.N
-        places = stream(self.seed, ORDER, number, 1).permutation(len(rows))
-        return rows.astype(row_type(self.N)), places[: self.batches * self.n]
+        return (shift + pieces * self.piece) % self.N
+
+    def places_in_part(self, number: int) -> np.ndarray:
+        """Where the rows of all minibatches are in a part: in an order that an epoch keeps."""
+        epoch = number // (self.count // self.together)
+        if self.kept is None or self.kept[0] != epoch:
+            rng = stream(self.seed, ORDER, epoch, 1)
+            rows = np.arange(self.together * self.piece, dtype=np.int32)
+            self.kept = epoch, rng.permutation(rows)[: self.batches * self.n]
+        return self.kept[1]
 
     def order(self, number: int) -> np.ndarray:
         """The numbers of the rows of all minibatches, (batches, n), in one part."""
         if number not in self.orders:
-            rows, places = self.pieces(number)
-            self.orders = {number: rows[places].reshape(self.batches, self.n)}
+            rows = self.starts(number)[:, None] + np.arange(self.piece)
+            rows = (rows % self.N).astype(row_type(self.N)).reshape(-1)
+            rows = rows[self.places_in_part(number)].reshape(self.batches, self.n)
+            self.orders = {number: rows}
         return self.orders[number]
 
 

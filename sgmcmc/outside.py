@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Any
 
 import numpy as np
 
 GAP_BYTES = 4096  # to read this many unwanted bytes takes as long as to select one more row
+PIECE = 16  # rows on average, of which a slice is read rather than each row
 SLICE_BYTES = 16 << 20  # the most bytes that are read as one slice
 SELECTED = 500  # rows selected at a time, as h5py's time grows with the square of their number
 
@@ -32,16 +34,19 @@ class Outside:
     def take(self, wanted: np.ndarray) -> np.ndarray:
         """Read the rows with these numbers, which increase.
 
-        Rows that lie close together are read as slices that cover them; others are selected,
-        SELECTED at a time. Zarr selects all rows in one call: its time is linear in their number,
-        and each call decompresses a chunk once.
+        Rows that lie close together, or in few pieces, are read as slices that cover them; others
+        are selected, SELECTED at a time. Zarr selects all rows in one call: its time is linear in
+        their number, and each call decompresses a chunk once.
         """
         if type(self.value).__module__.startswith("zarr"):
             return self.select(wanted)
         others = int(wanted[-1]) + 1 - int(wanted[0]) - len(wanted)
+        gaps = np.flatnonzero(np.diff(wanted) * self.row_bytes > GAP_BYTES)
         if others * self.row_bytes <= GAP_BYTES * len(wanted):
             slices = wanted // max(1, SLICE_BYTES // self.row_bytes)
             parts, read = np.split(wanted, np.flatnonzero(np.diff(slices)) + 1), self.pick
+        elif PIECE * len(gaps) <= len(wanted):
+            parts, read = np.split(wanted, gaps + 1), self.pick
         else:
             parts, read = np.split(wanted, range(SELECTED, len(wanted), SELECTED)), self.select
         return np.concatenate([read(part) for part in parts])
@@ -83,3 +88,19 @@ def read_by_slices(value: Any) -> bool:
 def is_outside(array: Any) -> bool:
     """True if the rows of this array, which was checked, are read only when they are needed."""
     return isinstance(array, (np.memmap, Outside))
+
+
+def expect(array: np.memmap, starts: np.ndarray, count: int) -> None:
+    """Let the system read pieces of a memory map ahead, where it can."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is None or not hasattr(mmap, "MADV_WILLNEED") or array.ndim == 0:
+        return
+    begin = array.ctypes.data - np.frombuffer(base, np.uint8).ctypes.data
+    size, stride = len(base), array.strides[0]
+    for start in starts.tolist():
+        first = (begin + start * stride) // mmap.PAGESIZE * mmap.PAGESIZE
+        length = min(count * stride + mmap.PAGESIZE, size - first)
+        if first >= 0 and length > 0:
+            base.madvise(mmap.MADV_WILLNEED, first, length)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import checks
-from .outside import is_outside
+from .outside import expect, is_outside
 
 BLOCK_BYTES = 16 << 20
 
@@ -51,6 +51,12 @@ class Source:
                 with np.errstate(over="ignore"):
                     to[...] = array[index]
             self.check(name, to.reshape(-1, *array.shape[1:]), index.reshape(-1))
+
+    def expect(self, starts: np.ndarray, count: int) -> None:
+        """Tell the system that so many rows from each of these on are read from files soon."""
+        for array in self.arrays.values():
+            if isinstance(array, np.memmap):
+                expect(array, starts, count)
 
     def rows(self, start: int, stop: int) -> dict[str, tf.Tensor]:
         """Return the rows start ... stop − 1."""

@@ -78,8 +78,8 @@ def test_without_gradient_noise_in_the_rule_the_promise_is_broken(seed, monkeypa
     *model, mean, covariance = gaussian()
     monkeypatch.setattr(sgmcmc.tuning, "noise_scale", lambda N, n: 0.0)
     draws = sgmcmc.sgld(
-        *model, minibatch_size=200, n_chains=CHAINS, n_iters=1500, burn_in=500, thin=5, seed=seed,
-        verbose=False,
+        *model, minibatch_size=200, minibatches="independent", n_chains=CHAINS, n_iters=1500,
+        burn_in=500, thin=5, seed=seed, verbose=False,
     )  # fmt: skip
     assert_rejected(
         trace_of_variance(draws, mean, covariance), draws.settings["tuning"]["inflation"][1]

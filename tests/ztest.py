@@ -9,7 +9,7 @@ relative error of `detect` with probability .9987 fails as well: it proves nothi
 
 Negative controls are counted apart, as it is no false alarm where one fails. Tests that use
 `z_score` by themselves are not counted: nearly all have a wider bound than ALARM, and the rate
-above has room for 200 that do not.
+above has room for 100 that do not.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 ALARM = 5.4
 POWER = 3.0
 MIN_CHAINS = 250
-BUDGET = 400
+BUDGET = 500
 
 made = {"comparisons": 0, "controls": 0}  # by this process
 

@@ -72,25 +72,28 @@ print(chosen.summary())
 #
 # The posterior variance is 1e-4 in each coordinate. But the step size must suit the *narrowest*
 # direction, which is not a coordinate axis if parameters are correlated. Its variance is the
-# smallest eigenvalue of the posterior covariance, 4e-5. We take a tenth of it:
+# smallest eigenvalue of the posterior covariance, 4e-5. We take a tenth of it. Each minibatch is
+# drawn independently of the others here, which is not the default:
 
 # %%
-draws = sgmcmc.sgld(
+independent = sgmcmc.sgld(
     log_lik=log_lik,
     dataset=dataset,
     params=params,
     stepsize=4e-6,
     log_prior=log_prior,
     minibatch_size=n,
+    minibatches="independent",
     n_iters=n_iters,
     burn_in=n_iters // 10,
     seed=1,
 )
-print(draws.summary())
+print(independent.summary())
 
 # %% [markdown]
 # The means are right, but the standard deviations are a third too large or more. We draw contours
-# of the exact posterior over these draws, and over those of `sgldcv` with the same step size.
+# of the exact posterior over these draws, over those with minibatches that are taken in turn from
+# shuffled rows, and over those of `sgldcv`, all with the same step size.
 
 
 # %%
@@ -110,6 +113,17 @@ def scatter(axes, theta, title):
     axes.set(title=f"{title}\n{share:.0%} of the draws inside 95 %", xlabel=r"$\theta_1$")
 
 
+in_turn = sgmcmc.sgld(
+    log_lik=log_lik,
+    dataset=dataset,
+    params=params,
+    stepsize=4e-6,
+    log_prior=log_prior,
+    minibatch_size=n,
+    n_iters=n_iters,
+    burn_in=n_iters // 10,
+    seed=1,
+)
 cv = sgmcmc.sgldcv(
     log_lik=log_lik,
     dataset=dataset,
@@ -120,27 +134,32 @@ cv = sgmcmc.sgldcv(
     n_iters=n_iters,
     seed=1,
 )
-fig, axes = plt.subplots(1, 2, figsize=(9, 4.5), sharex=True, sharey=True)
-scatter(axes[0], draws["theta"], "sgld")
-scatter(axes[1], cv["theta"], "sgldcv")
+fig, axes = plt.subplots(1, 3, figsize=(11, 4.3), sharex=True, sharey=True)
+scatter(axes[0], independent["theta"], "sgld, independent minibatches")
+scatter(axes[1], in_turn["theta"], "sgld")
+scatter(axes[2], cv["theta"], "sgldcv")
 axes[0].set_ylabel(r"$\theta_2$")
 axes[0].legend(loc="upper left", framealpha=1)
 fig.tight_layout()
 
 # %% [markdown]
-# Why are only the draws of `sgld` too wide? The gradient of a minibatch is noisy, and its noise
-# heats the chain. For a Gaussian of precision λ and gradient noise of variance σ², the variance of
-# the draws of `sgld` with step size ε is
+# Why are the draws of `sgld` too wide? The gradient of a minibatch is noisy, and its noise heats
+# the chain. For a Gaussian of precision λ and gradient noise of variance σ², the variance of the
+# draws of `sgld` with step size ε and independent minibatches is
 #
 # $$\frac{1 + \epsilon\sigma^2/4}{\lambda\,(1 - \epsilon\lambda/4)}$$
 #
 # where 1/λ would be right. In a model that fits the data, σ² is about λN/n, with n rows of N in a
 # minibatch. So with minibatches of 1 %, the error in the numerator is a hundred times that in the
-# denominator. This gives two rules for a first step size:
+# denominator. If minibatches are taken in turn, their noise adds up to zero over an epoch, of N/n
+# steps. That helps as far as the chain remembers the epoch. This gives three rules for a first step
+# size:
 #
 # - with control variates, a tenth of the smallest posterior variance, .1/λ: an error of about 3 %
 #   in the variance;
-# - without, .4 (n/N)/λ: an error of 10 %. With minibatches of 1 %, this step is 25 times smaller.
+# - without, .4 (n/N)/λ with independent minibatches: an error of 10 %. With minibatches of 1 %, this
+#   step is 25 times smaller;
+# - and 1.7 (n/N)/λ with minibatches that are taken in turn, for the same error.
 #
 # Here control variates remove all of the noise, because the model is Gaussian. In other models some
 # noise is left, and it grows with the distance from the mode.
@@ -153,10 +172,15 @@ fig.tight_layout()
 # %%
 stepsizes = [1e-6] if QUICK else [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5]
 long = 10 * n_iters
-width = {"sgld": [], "sgldcv": []}
-ess = {"sgld": [], "sgldcv": []}
+kinds = {
+    "sgld, independent": (sgmcmc.sgld, "independent"),
+    "sgld": (sgmcmc.sgld, "reshuffled"),
+    "sgldcv": (sgmcmc.sgldcv, "reshuffled"),
+}
+colours = dict(zip(kinds, ("tab:red", "tab:orange", "tab:blue")))
+width, ess = {name: [] for name in kinds}, {name: [] for name in kinds}
 for stepsize in stepsizes:
-    for name, sampler in {"sgld": sgmcmc.sgld, "sgldcv": sgmcmc.sgldcv}.items():
+    for name, (sampler, minibatches) in kinds.items():
         made = sampler(
             log_lik=log_lik,
             dataset=dataset,
@@ -164,6 +188,7 @@ for stepsize in stepsizes:
             stepsize=stepsize,
             log_prior=log_prior,
             minibatch_size=n,
+            minibatches=minibatches,
             n_iters=long,
             thin=10,
             n_chains=8,
@@ -175,7 +200,7 @@ for stepsize in stepsizes:
         ess[name].append(np.mean(summary["ess"]) / 8)  # of one chain
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 4))
-for name, colour in {"sgld": "tab:orange", "sgldcv": "tab:blue"}.items():
+for name, colour in colours.items():
     axes[0].semilogx(stepsizes, width[name], "o-", color=colour, label=name)
     axes[1].loglog(stepsizes, ess[name], "o-", color=colour, label=name)
 axes[0].axhline(1, color="black", lw=1)
@@ -188,8 +213,9 @@ fig.tight_layout()
 
 # %% [markdown]
 # This is the trade-off: small steps give few effective draws, and large steps give draws that are
-# too wide. For the same bias, `sgldcv` takes steps about a hundred times as large, and gets about
-# as many times the effective draws out of a chain.
+# too wide. For the same bias, `sgldcv` takes steps about a hundred times as large as `sgld` with
+# independent minibatches, and gets about as many times the effective draws out of a chain. With
+# minibatches in turn, `sgld` takes steps some five times as large.
 #
 # ## Far too large
 #
@@ -215,7 +241,8 @@ except sgmcmc.ChainDiverged as error:
 #
 # `sghmc` and `sgnht` carry a momentum, with a friction that takes out the heat of the gradient
 # noise. Their ε is a *squared* step. `sghmc` has a fixed friction, `alpha`: noise of variance σ²
-# adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for an error of 10 %.
+# adds a share εσ²/(2α) to the temperature. So ε must be small: .2 α (n/N)/λ for an error of 10 %
+# with independent minibatches, as here. (A thermostat needs them, and has them by default.)
 # `sgnht` measures its temperature and adapts its friction ξ until the temperature is 1. But it has
 # one friction for a whole parameter, so the noise must be alike in all directions. Therefore we
 # sample φ, with θ = Cφ for a Cholesky factor C of the data's covariance. The posterior of φ and its
@@ -248,6 +275,7 @@ hot = sgmcmc.sghmc(
     stepsize=4e-7,
     log_prior=log_prior_phi,
     minibatch_size=n,
+    minibatches="independent",
     n_iters=n_iters // 4,
     alpha=0.1,
     thin=10,
@@ -262,6 +290,7 @@ cool = sgmcmc.sghmc(
     stepsize=2e-8,
     log_prior=log_prior_phi,
     minibatch_size=n,
+    minibatches="independent",
     n_iters=n_iters // 4,
     alpha=0.1,
     thin=10,

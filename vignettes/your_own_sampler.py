@@ -153,8 +153,8 @@ print("largest distance, in standard errors:", round(max(abs(z) for _, z in resu
 #
 # On a posterior that is not Gaussian the new method does have a bias, but of the order of $h^2$
 # instead of $h$ (Leimkuhler, Matthews and Tretyakov, 2014). And it does nothing against the noise
-# of minibatches: if that has the variance $\sigma^2$, both methods have $h\sigma^2/4$ added to
-# the numerator above. That is why control variates matter here.
+# of minibatches: if that has the variance $\sigma^2$, both methods have up to $h\sigma^2/4$ added
+# to the numerator above. That is why control variates matter here.
 #
 # ## A model with a constraint
 #

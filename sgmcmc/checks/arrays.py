@@ -99,7 +99,11 @@ def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None, given: Any 
     given = x if given is None else np.atleast_1d(given) if is_scalar else given
     count = max(1, SLICE_BYTES // max(1, x[:1].nbytes))
     for start in range(0, len(x), count):
-        good = np.isfinite(x[start : start + count])
+        part = x[start : start + count]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.vdot(part, part)):  # a third of the time of looking at each number
+                continue
+        good = np.isfinite(part)
         if not good.all():
             bad = np.argwhere(~good)[0]
             bad[0] += start

@@ -32,7 +32,9 @@ class BAOAB(Dynamics):
         1/λ + (2 − α)εσ² / [αλ(4 − ελ)]
 
     so that without gradient noise (as near a Gaussian mode with control variates) it is right for
-    every stable step, ελ < 4.
+    every stable step, ελ < 4. The share of the noise is smaller if minibatches are taken in turn
+    from shuffled rows, as by default: for the mean of 10,000 rows with minibatches of 100,
+    εN = .001 and α = .2, the variance is 1.02 times the posterior's, instead of 1.21.
 
     Leimkuhler and Matthews (2013), Rational construction of stochastic numerical methods for
     molecular sampling, Applied Mathematics Research eXpress.

@@ -56,7 +56,10 @@ class SCIR(Probabilities):
     and ω = θ / Σθ along the last axis; other axes are independent vectors of probabilities. This is
     the exact transition of a process with stationary law Gamma(â, 1): for observed categories there
     is no discretisation error, however close to zero probabilities are. Noise in â adds
-    (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â to the variance of θ: see `moments.scir_moments`.
+    (1 − e⁻ʰ)/(1 + e⁻ʰ) Var â to the variance of θ: see `moments.scir_moments`. This is for
+    independent minibatches. If they are taken in turn from shuffled rows, as by default, it adds
+    less, most of all for small steps: of 1,000 rows in four categories, with minibatches of 20 and
+    h = .05, the variance of ω is 1.6 times the posterior's, instead of 2.2.
 
     The counts are ω ∂log_lik/∂ω (Fisher's identity), for any likelihood that is written in ω as
     unconstrained positive numbers: Σ log ω_z for observed categories, Σ log Σ ω_k p_k(x) for a

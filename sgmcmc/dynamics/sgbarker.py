@@ -51,6 +51,11 @@ class SGBarker(Dynamics):
     1.13. (For moves w ~ N(0, ε), which the paper has as well, these are 1.52 and 1.84, and 1.11
     and 1.27.)
 
+    The correction is for noise that is independent from step to step. Therefore minibatches are
+    drawn independently, unless you ask for others or leave out the correction. Taken in turn from
+    shuffled rows, they make draws too narrow: .79 instead of 1.08 times the posterior's variance,
+    for the mean of 10,000 rows with minibatches of 100 and εN = .02.
+
     Mauri and Zanella (2024), Robust approximate sampling via stochastic gradient Barker dynamics,
     AISTATS.
 
@@ -65,6 +70,10 @@ class SGBarker(Dynamics):
         checks.boolean,
         "Correct the probabilities for the noise of gradients, whose size is estimated in the run.",
     )
+
+    @property
+    def white_noise(self) -> bool:  # type: ignore[override]  # read-only, as all fields are
+        return self.corrected
 
     def noise(self, x: Any) -> Noise:
         return Noise(normals=x, uniforms=x)

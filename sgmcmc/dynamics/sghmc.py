@@ -59,7 +59,11 @@ class SGHMC(Dynamics):
     minibatch. The momentum is carried from iteration to iteration, and is updated before the
     parameters. The thesis (4.3.2) prints the other order, and resamples the momentum, both of which
     add a bias. On a Gaussian of precision λ, with gradient noise of variance σ² and
-    q = 2αε + ε²σ², the stationary variance is (2 − α)q / [αελ(4 − 2α − ελ)].
+    q = 2αε + ε²σ², the stationary variance is (2 − α)q / [αελ(4 − 2α − ελ)]. That is with
+    independent minibatches. If they are taken in turn from shuffled rows, as by default, it is less
+    wide: for the mean of 10,000 rows with minibatches of 100, εN = .001 and α = .2, the variance is
+    1.04 times the posterior's, instead of 1.26. But the momentum has the heat of the noise, which
+    is only taken back later: the kinetic temperature is then too high for right draws.
 
     Chen, Fox and Guestrin (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML;
     Baker (2018), thesis, section 4.3.2.

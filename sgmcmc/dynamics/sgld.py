@@ -21,7 +21,10 @@ class SGLD(Dynamics):
         θ ← θ + (ε/2) ĝ(θ) + N(0, ε).
 
     On a Gaussian of precision λ, with gradient noise of variance σ², the stationary variance is
-    (1 + εσ²/4) / (λ(1 − ελ/4)): right for small ε, too large otherwise.
+    (1 + εσ²/4) / (λ(1 − ελ/4)): right for small ε, too large otherwise. That is with independent
+    minibatches. By default they are taken in turn from shuffled rows, so that most of the noise is
+    taken back within an epoch: for the mean of 10,000 rows with minibatches of 100 and εN = .02,
+    the variance is 1.14 times the posterior's, instead of 1.50.
 
     Welling and Teh (2011), Bayesian learning via stochastic gradient Langevin dynamics, ICML;
     Baker (2018), thesis, section 4.3.1.

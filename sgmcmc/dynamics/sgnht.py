@@ -52,6 +52,12 @@ class SGNHT(Dynamics):
     variance σ² as long as 2a + εσ² < 1. With more, the temperature is above 1, and ε is too large.
     (The paper has no such bound, so that the chain diverges.)
 
+    A thermostat takes gradient noise to be independent from step to step. Therefore minibatches are
+    drawn independently, unless you ask for others. Taken in turn from shuffled rows, their noise is
+    taken back within an epoch, but the friction removes its heat as well, and draws are too narrow:
+    for the mean of 10,000 rows with minibatches of 100, εN = .001 and a = .02, the variance is .52
+    times the posterior's, instead of .96.
+
     Ding et al. (2014), Bayesian sampling using stochastic gradient thermostats, NIPS, algorithm 2;
     Baker (2018), thesis, section 4.3.3.
 

@@ -33,6 +33,10 @@ class ControlVariate(Estimator):
     chain starts at θ̂. The log posterior's value is estimated in the same way, to first order: with
     l for the log likelihood, l(θ̂) + l̂(θ) − l̂(θ̂) + (θ − θ̂)ᵀ(g(θ̂) − ĝ(θ̂)).
 
+    The noise that is left depends on where the chain is. Minibatches that are taken in turn from
+    shuffled rows, as by default, take part of it back: at the same bias there are up to 1.2 times
+    the effective draws, where there are 6 times as many without control variates.
+
     Baker, Fearnhead, Fox and Nemeth (2019), Control variates for stochastic gradient MCMC,
     Statistics and Computing; Baker (2018), thesis, section 4.3.4, where (4.3.6) lost its hats.
 

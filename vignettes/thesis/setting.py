@@ -44,9 +44,10 @@ plt.rcParams.update(
 
 
 def sampler(name):
-    """Return a sampler of the package, without output and with the thesis's thermostat rate."""
+    """Return a sampler of the package, without output, as in the thesis."""
     rate = {"thermostat_rate": "stepsize"} if "sgnht" in name else {}
-    return partial(getattr(sgmcmc, name), verbose=False, jit=not QUICK, **rate)
+    of_the_thesis = {"minibatches": "independent", **rate}
+    return partial(getattr(sgmcmc, name), verbose=False, jit=not QUICK, **of_the_thesis)
 
 
 def lengths(name):
