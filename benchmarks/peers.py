@@ -39,7 +39,9 @@ ENTRIES = {
     "posteriors": Entry("posteriors", "posteriors", KINDS, call_steps=500),
     "C loop": Entry("c_limit", **FIRST),
     "sgmcmc without XLA": Entry("ours", **FIRST, options={"jit": False}),
-    "sgmcmc, rows with replacement": Entry("ours", **FIRST, options={"with_replacement": True}),
+    "sgmcmc, independent minibatches": Entry(
+        "ours", **FIRST, options={"minibatches": "independent"}
+    ),
     "sgmcmc on one core": Entry("ours", **FIRST, env={"SGMCMC_ONE_CORE": "1"}),
     "TensorFlow, a tf.function a step": Entry("naive", **FIRST, call_steps=2000),
 }

@@ -146,12 +146,14 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def race(contestants: Sequence[Contestant], seconds: float, rounds: int) -> dict[str, dict]:
+def race(
+    contestants: Sequence[Contestant], seconds: float, rounds: int, **more: Any
+) -> dict[str, dict]:
     """Seconds a step of each, in turn, so many times."""
     samples: dict[str, list[float]] = {c.name: [] for c in contestants}
     for _ in range(rounds):
         for c in contestants:
-            answer = undisturbed(lambda c=c: c.ask("time", seconds=seconds), [c])
+            answer = undisturbed(lambda c=c: c.ask("time", seconds=seconds, **more), [c])
             samples[c.name].append(answer["step"])
     return {name: spread(found) for name, found in samples.items()}
 

@@ -29,8 +29,8 @@ def run(quick: bool) -> dict:
 
     with tempfile.TemporaryDirectory() as folder, Contestant("sgmcmc", "ours") as ours:
 
-        def cost(kind: str = "sgld", **settings: Any) -> dict:
-            say(f"scaling: {kind} {settings}")
+        def cost(kind: str = "sgld", cold: bool = False, **settings: Any) -> dict:
+            say(f"scaling: {kind} {settings}{' cold' * cold}")
             if settings.pop("disk", False):
                 settings["disk"] = folder
             if quick:
@@ -39,7 +39,7 @@ def run(quick: bool) -> dict:
             asked = {"problem": "P1", "kind": kind.removesuffix("cv"), "cv": cv, **settings}
             ours.ask("build", **{"call_steps": 200 if quick else 10_000, **asked})
             ours.ask("time", seconds=0)
-            return race([ours], seconds, rounds)["sgmcmc"]
+            return race([ours], seconds, rounds, cold=cold and not quick)["sgmcmc"]
 
         ten = {"width": 10, "minibatch": 500}
         memory, disk = few(ROWS), few(ROWS[2:])
@@ -48,6 +48,11 @@ def run(quick: bool) -> dict:
                 "sgld": [(N, cost(rows=N, **ten)) for N in memory],
                 "sgldcv": [(N, cost("sgldcv", rows=N, **ten)) for N in memory],
                 "sgld, on disk": [(N, cost(rows=N, disk=True, **ten)) for N in disk],
+            },
+            "ten million rows of 54": {
+                "in memory": [(ROWS[-1], cost(rows=ROWS[-1]))],
+                "on disk": [(ROWS[-1], cost(rows=ROWS[-1], disk=True))],
+                "on disk, not read before": [(ROWS[-1], cost(cold=True, rows=ROWS[-1], disk=True))],
             },
             "minibatch": {
                 kind: [(n, cost(kind, minibatch=n)) for n in few(MINIBATCHES)]

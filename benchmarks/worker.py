@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import mmap
 import os
 import sys
 import threading
@@ -26,6 +27,17 @@ def memory() -> int:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def forget_files(maps: dict[str, np.memmap]) -> None:
+    """Let the system forget what it has read of memory-mapped files."""
+    for array in maps.values():
+        base = array.base
+        while not isinstance(base, mmap.mmap):
+            base = base.base
+        base.madvise(mmap.MADV_DONTNEED)
+        with open(array.filename, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 class Peak(threading.Thread):
@@ -100,13 +112,16 @@ class Worker:
             "draws": draws.nbytes if self.task.stored else 0,
         }
 
-    def time(self, seconds: float) -> dict:
-        """Calls for about so long: seconds a step."""
-        began, calls = time.perf_counter(), 0
-        while not calls or time.perf_counter() - began < seconds:
+    def time(self, seconds: float, cold: bool = False) -> dict:
+        """Calls for about so long: seconds a step. Before `cold` ones, files leave the memory."""
+        spent, calls = 0.0, 0
+        while not calls or spent < seconds:
+            if cold:
+                forget_files(self.task.data)
+            began = time.perf_counter()
             self.call(self.steps)
-            calls += 1
-        return {"step": (time.perf_counter() - began) / calls / self.steps}
+            spent, calls = spent + time.perf_counter() - began, calls + 1
+        return {"step": spent / calls / self.steps}
 
     def draw(self, path: str, steps: int, seconds: float) -> dict:
         """The chain of so many steps, or as many as fit in the time, in a file."""

@@ -34,10 +34,6 @@ def build(task: Task) -> Callable[[int], np.ndarray]:
     mode = options.pop("mode", task.start)
     if task.cv:
         own["mode"] = mode
-    if options.pop("with_replacement", False):
-        sgmcmc.feeder.without_replacement = lambda rng, N, n, count: rng.integers(
-            0, N, (count, n), dtype=sgmcmc.streams.row_type(N)
-        )
     setup = getattr(sgmcmc, f"{task.kind}{'cv' if task.cv else ''}_setup")
     sampler = setup(
         MODELS[task.problem],
