@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
@@ -84,7 +85,8 @@ def compiled(fn: Callable, jit: bool) -> Callable:
         if first:
             program = trace(fn, arguments, leaves, jit)
         try:
-            result = program(*leaves)
+            with nullcontext() if jit else sums_as_they_are():
+                result = program(*leaves)
         except tf.errors.OpError as error:
             if not (jit and first):
                 raise ValueError(f"the model raised {checks.summary(error)}") from error
@@ -99,6 +101,22 @@ def compiled(fn: Callable, jit: bool) -> Callable:
         return result
 
     return call
+
+
+@contextmanager
+def sums_as_they_are() -> Iterator[None]:
+    """Keep TensorFlow from joining sums of several terms in the functions that are called inside.
+
+    If a program's arguments are large, another of its optimizers then replaces such a sum by one
+    that adds up in place, which fails in loops (AlreadyExistsError of a tmp_var).
+    """
+    options = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({**options, "arithmetic_optimization": False})
+    try:
+        yield
+    finally:
+        old = options.get("arithmetic_optimization", True)
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": old})
 
 
 def trace(fn: Callable, arguments: Any, leaves: list, jit: bool) -> Callable:

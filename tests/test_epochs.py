@@ -417,3 +417,21 @@ def test_on_a_device_of_the_users_choice():
     with tf.device("/CPU:0"):
         named = sgmcmc.sgld(*model, **options)
     np.testing.assert_array_equal(plain["mean"], named["mean"])
+
+
+@pytest.mark.slow
+def test_large_data_without_xla():
+    """One of TensorFlow's optimizers replaced sums in the loop by ones that failed there."""
+    x = np.ones((400_000, 54), np.float32)
+    sampler = sgmcmc.sgld_setup(
+        lambda params, data: -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2,
+        *({"x": x}, {"mean": np.zeros(54)}, 1e-9),
+        log_prior=lambda params: -tf.reduce_sum(params["mean"] ** 2),
+        minibatch_size=100,
+        jit=False,
+        verbose=False,
+    )
+    for _ in range(3):
+        sgmcmc.step(sampler)
+    options = tf.config.optimizer.get_experimental_options()
+    assert options["arithmetic_optimization"]  # as it was before, for the user's own functions
