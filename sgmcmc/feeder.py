@@ -203,7 +203,7 @@ class Feeder:
             index = self.of_chains(self.minibatches.rows, chunk) if needs_rows else ()
             place = index
             if not by_row:
-                place = self.of_chains(self.minibatches.places, chunk)  # type: ignore[union-attr]
+                place = self.of_chains(self.resident.places, chunk)
             chunks = chunk, chunk, chunk
             noise, key = self.noise((NOISE, UNIFORMS, KEYS), chunks, self.chunk)
             self.drawn = chunk, (index, place, noise, key)

@@ -12,10 +12,13 @@ import numpy as np
 
 from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
 
-EPOCHS = 32  # for which an order is kept: to make one takes about as long as an epoch
+EPOCHS = 32  # for which an order is kept at least: to make one takes about as long as an epoch
+KEPT = 1024  # minibatches for which an order is kept at least
+LEFT_OVER = 0.005  # the share of rows that may be left out for so long
 WINDOW_BYTES = 32 << 20  # of a file, parts that are shuffled together
 PIECE_BYTES = 1 << 20  # of contiguous rows in such a part
 FEWEST = 16  # pieces of a file
+PARTS = 16  # whose rows are shuffled in one way: to find it takes as long as to read a part
 LAP = 4096  # minibatches whose turns are drawn together, if an epoch has fewer
 
 
@@ -40,9 +43,13 @@ class Reshuffled:
     """Minibatches are taken in turn, so that each row is looked at once in an epoch.
 
     The rows are put into random order and cut into minibatches, of which each epoch takes all, in a
-    random order of its own. If n does not divide N, the rows that are left over are others each
-    time. After EPOCHS epochs there is another random order of the rows. Chains have orders of their
-    own of the same minibatches.
+    random order of its own. After EPOCHS epochs or more there is another random order of the rows.
+    Chains have orders of their own of the same minibatches.
+
+    If n does not divide N, the rows that are left over are others for each order. While one order
+    is kept, a fast chain samples the posterior without those rows, whose mean is off by up to √s
+    standard deviations if their share is s. So where that share matters, each epoch has another
+    order, of which no copy is worth while (`changes_fast`).
 
     `batches` is the number of minibatches in an epoch. `span` is the number of those for which one
     order of the rows is kept, a multiple of the `inner` steps of an iteration.
@@ -51,8 +58,9 @@ class Reshuffled:
     def __init__(self, N: int, n: int, seed: int, inner: int) -> None:
         self.N, self.n, self.seed = N, n, seed
         self.batches = N // n
-        epochs = EPOCHS * (inner // math.gcd(inner, self.batches * EPOCHS))
-        self.span = self.batches * epochs
+        self.changes_fast = N % n > LEFT_OVER * N
+        epochs = 1 if self.changes_fast else max(EPOCHS, -(-KEPT // self.batches))
+        self.span = self.batches * epochs * (inner // math.gcd(inner, self.batches * epochs))
         self.lap = self.batches * max(1, LAP // self.batches)
         self.orders: dict[int, np.ndarray] = {}
         self.laps: dict[int, dict[int, np.ndarray]] = {}
@@ -102,22 +110,26 @@ class InWindows(Reshuffled):
     """Minibatches of data outside memory, taken in turn from parts of them that fit into memory.
 
     A part is made of pieces of PIECE_BYTES from all over the data, whose rows are shuffled
-    together. After one pass over a part comes the next, unless it has all data. An epoch has all
-    pieces once, in random order, and each epoch cuts the data into pieces at other rows. So a row
-    is as likely to be in one minibatch as in another; but if rows are in some order, minibatches
-    are not quite as varied as those of shuffled rows.
+    together. After one pass over a part comes the next. An epoch has all pieces once, in random
+    order, and each epoch cuts the data into pieces at other rows. So a row is as likely to be in
+    one minibatch as in another; but if rows are in some order, minibatches are not quite as varied
+    as those of shuffled rows. Data of less than two parts are one (`is_whole`).
     """
 
     def __init__(self, N: int, n: int, seed: int, inner: int, row_bytes: int) -> None:
-        self.piece = max(1, min(N // FEWEST, PIECE_BYTES // row_bytes))
-        self.count = N // self.piece  # pieces of an epoch
-        wanted = max(WINDOW_BYTES // (self.piece * row_bytes), -(-n * inner // self.piece))
-        self.together = min(self.count, max(1, wanted))  # pieces of a part
+        self.count = min(N, max(FEWEST, -(-N * row_bytes // PIECE_BYTES)))  # pieces of an epoch
+        self.piece = N // self.count
+        needed = -(-n * inner // self.piece)
+        wanted = max(1, needed, WINDOW_BYTES // (self.piece * row_bytes))
+        self.is_whole = self.count <= 2 * wanted
+        parts = 1 if self.is_whole else min(-(-self.count // wanted), self.count // needed)
+        self.together = self.count // parts  # pieces of a part
         super().__init__(N, n, seed, inner)
         self.batches = max(1, self.together * self.piece // n // inner) * inner
-        self.span = self.batches * (EPOCHS if self.together == self.count else 1)
+        is_kept = self.batches * n >= (1 - LEFT_OVER) * N
+        self.span = self.batches * (EPOCHS if is_kept else 1)
         self.lap = self.batches
-        self.kept: tuple[int, np.ndarray] | None = None
+        self.kept: tuple[int, np.ndarray, np.ndarray] | None = None
 
     def starts(self, number: int) -> np.ndarray:
         """The first rows of the pieces of a part, in random order. Row 0 follows the last row."""
@@ -127,22 +139,25 @@ class InWindows(Reshuffled):
         pieces = rng.permutation(self.count)[part * self.together : (part + 1) * self.together]
         return (shift + pieces * self.piece) % self.N
 
-    def places_in_part(self, number: int) -> np.ndarray:
-        """Where the rows of all minibatches are in a part: in an order that an epoch keeps."""
-        epoch = number // (self.count // self.together)
-        if self.kept is None or self.kept[0] != epoch:
-            rng = stream(self.seed, ORDER, epoch, 1)
+    def places_in_part(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """In which piece of a part the rows of all minibatches are, and where in that piece.
+
+        Some parts share this order.
+        """
+        group = number // PARTS
+        if self.kept is None or self.kept[0] != group:
+            rng = stream(self.seed, ORDER, group, 1)
             rows = np.arange(self.together * self.piece, dtype=np.int32)
-            self.kept = epoch, rng.permutation(rows)[: self.batches * self.n]
-        return self.kept[1]
+            self.kept = group, *np.divmod(rng.permutation(rows)[: self.batches * self.n], self.piece)
+        return self.kept[1:]
 
     def order(self, number: int) -> np.ndarray:
         """The numbers of the rows of all minibatches, (batches, n), in one part."""
         if number not in self.orders:
-            rows = self.starts(number)[:, None] + np.arange(self.piece)
-            rows = (rows % self.N).astype(row_type(self.N)).reshape(-1)
-            rows = rows[self.places_in_part(number)].reshape(self.batches, self.n)
-            self.orders = {number: rows}
+            piece, inside = self.places_in_part(number)
+            rows = self.starts(number)[piece] + inside
+            rows = np.where(rows < self.N, rows, rows - self.N).astype(row_type(self.N))
+            self.orders = {number: rows.reshape(self.batches, self.n)}
         return self.orders[number]
 
 

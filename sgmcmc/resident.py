@@ -6,7 +6,8 @@
 - Otherwise, large rows are gathered from the arrays as they are, by their numbers (`InPlace`).
   Arrays that TensorFlow cannot read in place are copied.
 - Small rows would be gathered at the speed of memory's latency. The host gathers those of each
-  minibatch, in blocks (`feeder.py`).
+  minibatch, in blocks (`feeder.py`). It does so, too, where the order of the rows changes too fast
+  for a copy.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from .source import Source
 #   250 columns   24.9 (32.4)  41.3 (62.8)  67.0 (116)
 LARGE_ROW = 384  # bytes of a row, from which on compiled code gathers rows faster than the host
 COPY_BYTES = 1 << 30  # of data, of which a copy is made at most
+SMALL_BYTES = 1 << 19  # of copies in several orders, so that small data last for long calls
 ALIGNED = 64  # bytes: TensorFlow reads arrays that start at a multiple of this
 PAGE = 4096
 
@@ -55,20 +57,23 @@ class InPlace:
 class Shuffled:
     """A copy of the data in shuffled order, in which each minibatch is one piece.
 
-    It is shuffled anew between two iterations.
+    It is shuffled anew between two iterations. Small data are there several times, in `orders`
+    that follow one another.
     """
 
     by_row = False
 
-    def __init__(self, source: Source, minibatches: Reshuffled, inner: int) -> None:
-        self.source, self.minibatches = source, minibatches
-        self.length = minibatches.span // inner
+    def __init__(
+        self, source: Source, minibatches: Reshuffled, inner: int, orders: int = 1
+    ) -> None:
+        self.source, self.minibatches, self.orders = source, minibatches, orders
+        self.length = orders * minibatches.span // inner
         self.number: int | None = None
         self.arrays, self.data = self.empty()
 
     def empty(self) -> tuple[dict[str, np.ndarray], dict[str, tf.Tensor]]:
         """Allocate arrays of minibatches, which TensorFlow reads in place."""
-        source, each = self.source, (self.minibatches.batches, self.minibatches.n)
+        source, each = self.source, (self.orders * self.minibatches.batches, self.minibatches.n)
         arrays = {
             k: page_aligned(shape, source.dtypes[k]) for k, shape in source.shapes(*each).items()
         }
@@ -85,7 +90,16 @@ class Shuffled:
 
     def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the rows of all minibatches."""
-        self.source.gather(self.minibatches.order(number), arrays)
+        batches = self.minibatches.batches
+        for k in range(self.orders):
+            to = {name: x[k * batches : (k + 1) * batches] for name, x in arrays.items()}
+            self.source.gather(self.minibatches.order(number * self.orders + k), to)
+
+    def places(self, number: int, count: int, chain: int) -> np.ndarray:
+        """Where the minibatches of a group are: (count,)."""
+        found = self.minibatches.places(number, count, chain)
+        order = (number * count + np.arange(count)) // self.minibatches.span % self.orders
+        return found + (order * self.minibatches.batches).astype(found.dtype)
 
     def left(self, iteration: int) -> float:
         """The number of iterations, from this one on, for which `at` returns the same."""
@@ -141,11 +155,14 @@ class Windows(Shuffled):
 
 def resident(source: Source, minibatches: Any, inner: int) -> Any:
     """What compiled code reads in place; None if the host brings rows to it."""
+    if isinstance(minibatches, InWindows):
+        return (Shuffled if minibatches.is_whole else Windows)(source, minibatches, inner)
     if source.is_outside:
-        return Windows(source, minibatches, inner) if isinstance(minibatches, InWindows) else None
+        return None
     may_be_copied = source.N * source.row_bytes <= COPY_BYTES
-    if isinstance(minibatches, Reshuffled) and may_be_copied:
-        return Shuffled(source, minibatches, inner)
+    if isinstance(minibatches, Reshuffled) and may_be_copied and not minibatches.changes_fast:
+        orders = max(1, SMALL_BYTES // (source.N * source.row_bytes))
+        return Shuffled(source, minibatches, inner, orders)
     if source.row_bytes >= LARGE_ROW and (
         may_be_copied or all(map(can_be_read, source.arrays.values()))
     ):

@@ -84,6 +84,7 @@ class Sampler:
         self.engine, self.feeder = engine, feeder
         self.settings, self.jit, self.verbose = dict(settings), jit, verbose
         self.running, self.warned, self.watched = threading.Lock(), False, 0
+        self.pace = 1  # iterations of a call, by how long the last one took
         given = {k: x[k] for k in engine.gibbs}
         moving = {k: x[k] for k in x if k not in given}
         first = tf.constant(feeder.steps_at(0))
@@ -154,7 +155,9 @@ class Sampler:
             programs = programs_of(*calls.values())
             self.followed = calls, programs.compiled(tuple(track), tracker(track), self.jit)
         follow = self.followed[1] if track else None
-        pace, most, now = 1, max(1, (end - began) // 10), None
+        most, pace, now = n_iters + burn_in, self.pace, None
+        if progress and progress.verbose:
+            most = max(1, most // 10)
         try:
             while self.state.iteration < end:
                 j, first = divmod(self.state.iteration, size)
@@ -173,7 +176,7 @@ class Sampler:
                 clock = time.perf_counter()
                 stop, chains, changed, here, draws = self.program(*arguments)
                 seconds = (time.perf_counter() - clock) / (last - first)
-                pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
+                pace = self.pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
 
                 stop = int(stop)
                 low = max(first, kept_from - j * size)

@@ -157,8 +157,8 @@ fig.tight_layout()
 #
 # - with control variates, a tenth of the smallest posterior variance, .1/λ: an error of about 3 %
 #   in the variance;
-# - without, .4 (n/N)/λ with independent minibatches: an error of 10 %. With minibatches of 1 %, this
-#   step is 25 times smaller;
+# - without, .4 (n/N)/λ with independent minibatches: an error of 10 %. With minibatches of 1 %,
+#   this step is 25 times smaller;
 # - and 1.7 (n/N)/λ with minibatches that are taken in turn, for the same error.
 #
 # Here control variates remove all of the noise, because the model is Gaussian. In other models some
