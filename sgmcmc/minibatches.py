@@ -148,7 +148,8 @@ class InWindows(Reshuffled):
         if self.kept is None or self.kept[0] != group:
             rng = stream(self.seed, ORDER, group, 1)
             rows = np.arange(self.together * self.piece, dtype=np.int32)
-            self.kept = group, *np.divmod(rng.permutation(rows)[: self.batches * self.n], self.piece)
+            places = rng.permutation(rows)[: self.batches * self.n]
+            self.kept = group, *np.divmod(places, self.piece)
         return self.kept[1:]
 
     def order(self, number: int) -> np.ndarray:
