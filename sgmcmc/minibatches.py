@@ -14,7 +14,7 @@ from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
 
 EPOCHS = 32  # for which an order is kept at least: to make one takes about as long as an epoch
 KEPT = 1024  # minibatches for which an order is kept at least
-LEFT_OVER = 0.005  # the share of rows that may be left out for so long
+LEFT_OVER = 0.005  # the share of rows that may be left out for so long, and not for an epoch alone
 WINDOW_BYTES = 32 << 20  # of a file, parts that are shuffled together
 PIECE_BYTES = 1 << 20  # of contiguous rows in such a part
 FEWEST = 16  # pieces of a file
@@ -46,33 +46,48 @@ class Reshuffled:
     random order of its own. After EPOCHS epochs or more there is another random order of the rows.
     Chains have orders of their own of the same minibatches.
 
-    If n does not divide N, the rows that are left over are others for each order. While one order
-    is kept, a fast chain samples the posterior without those rows, whose mean is off by up to √s
-    standard deviations if their share is s. So where that share matters, each epoch has another
-    order, of which no copy is worth while (`changes_fast`).
+    If n does not divide N, some rows are left over. As long as they are the same, a fast chain
+    samples the posterior without them, whose mean is off by up to √s standard deviations if their
+    share is s. So where that share is above LEFT_OVER, they are exchanged for others after each
+    epoch, and the other rows stay where they are.
 
     `batches` is the number of minibatches in an epoch. `span` is the number of those for which one
-    order of the rows is kept, a multiple of the `inner` steps of an iteration.
+    order of the rows is kept, a multiple of the `inner` steps of an iteration. `alike` is the
+    number of orders, one after the other, that only differ by the rows left over.
     """
 
     def __init__(self, N: int, n: int, seed: int, inner: int) -> None:
         self.N, self.n, self.seed = N, n, seed
-        self.batches = N // n
-        self.changes_fast = N % n > LEFT_OVER * N
-        epochs = 1 if self.changes_fast else max(EPOCHS, -(-KEPT // self.batches))
+        self.batches, self.left_over = divmod(N, n)
+        epochs, self.alike = max(EPOCHS, -(-KEPT // self.batches)), 1
+        if self.left_over > LEFT_OVER * N:
+            epochs, self.alike = 1, epochs
         self.span = self.batches * epochs * (inner // math.gcd(inner, self.batches * epochs))
         self.lap = self.batches * max(1, LAP // self.batches)
-        self.orders: dict[int, np.ndarray] = {}
+        self.known: tuple[int, np.ndarray] = -1, np.empty(0)
         self.laps: dict[int, dict[int, np.ndarray]] = {}
 
     def order(self, number: int) -> np.ndarray:
         """The numbers of the rows of all minibatches, (batches, n), in one order of the rows."""
-        if number not in self.orders:
-            rng = stream(self.seed, ORDER, number)
+        first, (known, rows) = number - number % self.alike, self.known
+        if not first <= known <= number:
+            known, rng = first, stream(self.seed, ORDER, first)
             rows = rng.permutation(np.arange(self.N, dtype=row_type(self.N)))
-            rows = rows[: self.batches * self.n].reshape(self.batches, self.n)
-            self.orders = {number: rows}
-        return self.orders[number]
+        for k in range(known + 1, number + 1):
+            places, rows = self.changed(k), rows.copy()
+            out = rows[places]
+            rows[places] = rows[-self.left_over :]
+            rows[-self.left_over :] = out
+        self.known = number, rows
+        return rows[: self.batches * self.n].reshape(self.batches, self.n)
+
+    def changed(self, number: int) -> np.ndarray | None:
+        """The places in an order where there were other rows in the order before; None for all."""
+        first, epoch = number - number % self.alike, number % self.alike
+        if epoch == 0:
+            return None
+        rng = stream(self.seed, ORDER, first, epoch)
+        return without_replacement(rng, self.batches * self.n, self.left_over, 1)[0]
 
     def turns(self, number: int, chain: int) -> np.ndarray:
         """The places of minibatches in the order, as a chain takes them in some whole epochs."""
@@ -154,12 +169,16 @@ class InWindows(Reshuffled):
 
     def order(self, number: int) -> np.ndarray:
         """The numbers of the rows of all minibatches, (batches, n), in one part."""
-        if number not in self.orders:
+        known, rows = self.known
+        if known != number:
             piece, inside = self.places_in_part(number)
             rows = self.starts(number)[piece] + inside
             rows = np.where(rows < self.N, rows, rows - self.N).astype(row_type(self.N))
-            self.orders = {number: rows.reshape(self.batches, self.n)}
-        return self.orders[number]
+            self.known = number, rows
+        return rows.reshape(self.batches, self.n)
+
+    def changed(self, number: int) -> None:
+        """Each part has rows of its own."""
 
 
 def in_turn(kind: str, N: int, n: int, inner: int) -> bool:

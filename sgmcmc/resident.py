@@ -6,8 +6,7 @@
 - Otherwise, large rows are gathered from the arrays as they are, by their numbers (`InPlace`).
   Arrays that TensorFlow cannot read in place are copied.
 - Small rows would be gathered at the speed of memory's latency. The host gathers those of each
-  minibatch, in blocks (`feeder.py`). It does so, too, where the order of the rows changes too fast
-  for a copy.
+  minibatch, in blocks (`feeder.py`).
 """
 
 from __future__ import annotations
@@ -69,6 +68,7 @@ class Shuffled:
         self.source, self.minibatches, self.orders = source, minibatches, orders
         self.length = orders * minibatches.span // inner
         self.number: int | None = None
+        self.written: int | None = None
         self.arrays, self.data = self.empty()
 
     def empty(self) -> tuple[dict[str, np.ndarray], dict[str, tf.Tensor]]:
@@ -90,10 +90,27 @@ class Shuffled:
 
     def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the rows of all minibatches."""
-        batches = self.minibatches.batches
-        for k in range(self.orders):
-            to = {name: x[k * batches : (k + 1) * batches] for name, x in arrays.items()}
-            self.source.gather(self.minibatches.order(number * self.orders + k), to)
+        for k in range(number * self.orders, (number + 1) * self.orders):
+            here, before = self.slab(k, arrays), self.slab(k - 1, arrays)
+            rows, places = self.minibatches.order(k), self.minibatches.changed(k)
+            is_next, self.written = self.written == k - 1, None
+            if places is None or not is_next:
+                self.source.gather(rows, here)
+            else:
+                new = {
+                    name: np.empty((len(places), *x.shape[2:]), x.dtype) for name, x in here.items()
+                }
+                self.source.gather(rows.reshape(-1)[places], new)
+                for name, x in here.items():
+                    if self.orders > 1:
+                        x[...] = before[name]
+                    x.reshape(-1, *x.shape[2:])[places] = new[name]
+            self.written = k
+
+    def slab(self, order: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The part of the arrays for one order."""
+        start = order % self.orders * self.minibatches.batches
+        return {name: x[start : start + self.minibatches.batches] for name, x in arrays.items()}
 
     def places(self, number: int, count: int, chain: int) -> np.ndarray:
         """Where the minibatches of a group are: (count,)."""
@@ -160,7 +177,7 @@ def resident(source: Source, minibatches: Any, inner: int) -> Any:
     if source.is_outside:
         return None
     may_be_copied = source.N * source.row_bytes <= COPY_BYTES
-    if isinstance(minibatches, Reshuffled) and may_be_copied and not minibatches.changes_fast:
+    if isinstance(minibatches, Reshuffled) and may_be_copied:
         orders = max(1, SMALL_BYTES // (source.N * source.row_bytes))
         return Shuffled(source, minibatches, inner, orders)
     if source.row_bytes >= LARGE_ROW and (

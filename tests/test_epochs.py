@@ -328,10 +328,18 @@ class TestResident:
     """Where compiled code finds the rows: the same, wherever they are."""
 
     @pytest.mark.parametrize("shared", [False, True])
-    @pytest.mark.parametrize("where", ["Shuffled", "InPlace", "Windows", "blocks", "left_over"])
-    def test_rows_are_those_of_the_data(self, where, shared, monkeypatch, tmp_path):
+    @pytest.mark.parametrize(
+        ("where", "orders"),
+        [
+            *(("Shuffled", 1), ("Shuffled", 2), ("left_over", 1), ("left_over", 3)),
+            *(("InPlace", 1), ("Windows", 1), ("blocks", 1)),
+        ],
+    )
+    def test_rows_are_those_of_the_data(self, where, orders, shared, monkeypatch, tmp_path):
         N = 97 if where == "left_over" else 201  # of which 7 and 1 are left over
         data = numbered(N)
+        row_bytes = Source(checks.dataset(data, tf.float32), tf.float32).row_bytes
+        monkeypatch.setattr(resident, "SMALL_BYTES", orders * N * row_bytes)
         if where == "InPlace":
             monkeypatch.setattr(resident, "LARGE_ROW", 1)
         kind = "independent" if where == "InPlace" else "reshuffled"
@@ -342,11 +350,8 @@ class TestResident:
             monkeypatch.setattr(minibatches, "WINDOW_BYTES", 1)
         made = feeder(data, kind, shared=shared)
         found = type(made.resident).__name__
-        assert found == ("NoneType" if where in ("blocks", "left_over") else where)
-        if where == "Shuffled":
-            assert made.resident.orders > 1
-            made.resident.length = made.resident.length // made.resident.orders * 2
-            made.resident.orders = 2
+        assert found == {"blocks": "NoneType", "left_over": "Shuffled"}.get(where, where)
+        assert found != "Shuffled" or made.resident.orders == orders
         rows, index = seen(made, 800)
         assert index.shape == (800, 2, 1 if shared else 3, 10)
         for name, x in numbered(N).items():
