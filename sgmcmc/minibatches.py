@@ -65,6 +65,7 @@ class Reshuffled:
         self.span = self.batches * epochs * (inner // math.gcd(inner, self.batches * epochs))
         self.lap = self.batches * max(1, LAP // self.batches)
         self.known: tuple[int, np.ndarray] = -1, np.empty(0)
+        self.exchanged: tuple[int, np.ndarray] = -1, np.empty(0)
         self.laps: dict[int, dict[int, np.ndarray]] = {}
 
     def order(self, number: int) -> np.ndarray:
@@ -83,11 +84,15 @@ class Reshuffled:
 
     def changed(self, number: int) -> np.ndarray | None:
         """The places in an order where there were other rows in the order before; None for all."""
-        first, epoch = number - number % self.alike, number % self.alike
+        epoch = number % self.alike
         if epoch == 0:
             return None
-        rng = stream(self.seed, ORDER, first, epoch)
-        return without_replacement(rng, self.batches * self.n, self.left_over, 1)[0]
+        first, (known, places) = number - epoch, self.exchanged
+        if known != first:
+            rng, size = stream(self.seed, ORDER, first, 1), self.batches * self.n
+            places = without_replacement(rng, size, self.left_over, self.alike - 1)
+            self.exchanged = first, places
+        return places[epoch - 1]
 
     def turns(self, number: int, chain: int) -> np.ndarray:
         """The places of minibatches in the order, as a chain takes them in some whole epochs."""

@@ -6,7 +6,7 @@
 - Otherwise, large rows are gathered from the arrays as they are, by their numbers (`InPlace`).
   Arrays that TensorFlow cannot read in place are copied.
 - Small rows would be gathered at the speed of memory's latency. The host gathers those of each
-  minibatch, in blocks (`feeder.py`).
+  minibatch, in blocks (`feeder.py`). It does so, too, where small data change after each epoch.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .source import Source
 LARGE_ROW = 384  # bytes of a row, from which on compiled code gathers rows faster than the host
 COPY_BYTES = 1 << 30  # of data, of which a copy is made at most
 SMALL_BYTES = 1 << 19  # of copies in several orders, so that small data last for long calls
+EXCHANGED_BYTES = 1 << 24  # of data in which it takes less than a part of an epoch to exchange rows
 ALIGNED = 64  # bytes: TensorFlow reads arrays that start at a multiple of this
 PAGE = 4096
 
@@ -91,7 +92,8 @@ class Shuffled:
     def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
         """Write the rows of all minibatches."""
         for k in range(number * self.orders, (number + 1) * self.orders):
-            here, before = self.slab(k, arrays), self.slab(k - 1, arrays)
+            start = k % self.orders * self.minibatches.batches
+            here = {name: x[start : start + self.minibatches.batches] for name, x in arrays.items()}
             rows, places = self.minibatches.order(k), self.minibatches.changed(k)
             is_next, self.written = self.written == k - 1, None
             if places is None or not is_next:
@@ -102,15 +104,8 @@ class Shuffled:
                 }
                 self.source.gather(rows.reshape(-1)[places], new)
                 for name, x in here.items():
-                    if self.orders > 1:
-                        x[...] = before[name]
                     x.reshape(-1, *x.shape[2:])[places] = new[name]
             self.written = k
-
-    def slab(self, order: int, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The part of the arrays for one order."""
-        start = order % self.orders * self.minibatches.batches
-        return {name: x[start : start + self.minibatches.batches] for name, x in arrays.items()}
 
     def places(self, number: int, count: int, chain: int) -> np.ndarray:
         """Where the minibatches of a group are: (count,)."""
@@ -178,8 +173,11 @@ def resident(source: Source, minibatches: Any, inner: int) -> Any:
         return None
     may_be_copied = source.N * source.row_bytes <= COPY_BYTES
     if isinstance(minibatches, Reshuffled) and may_be_copied:
-        orders = max(1, SMALL_BYTES // (source.N * source.row_bytes))
-        return Shuffled(source, minibatches, inner, orders)
+        nbytes = source.N * source.row_bytes
+        if minibatches.alike == 1:
+            return Shuffled(source, minibatches, inner, max(1, SMALL_BYTES // nbytes))
+        if nbytes >= EXCHANGED_BYTES:
+            return Shuffled(source, minibatches, inner)
     if source.row_bytes >= LARGE_ROW and (
         may_be_copied or all(map(can_be_read, source.arrays.values()))
     ):
