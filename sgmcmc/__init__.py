@@ -57,12 +57,15 @@ from .estimators.control_variate import ControlVariate
 from .gibbs import Gibbs
 from .mode import ModeNotFound
 from .models.lda import TopicModel, fit_lda
+from .prediction import Prediction
+from .progress import Report
 from .race import tune
 from .race.table import Race
 from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
 from .stepsize import cyclical, decay
+from .store.reading import StoredArray, load_draws
 from .tuning import TuningWarning
 from .watch import TrustWarning
 
@@ -84,10 +87,13 @@ __all__ = [
     "Gibbs",
     "ModeNotFound",
     "Noise",
+    "Prediction",
     "Race",
+    "Report",
     "SGBarker",
     "Sampler",
     "Space",
+    "StoredArray",
     "TopicModel",
     "TrustWarning",
     "TuningWarning",
@@ -100,6 +106,7 @@ __all__ = [
     "get_dataset",
     "get_params",
     "list_datasets",
+    "load_draws",
     "mixed",
     "mixed_setup",
     "psgld",

@@ -9,6 +9,7 @@ import numpy as np
 from .draws import Draws
 from .dynamics import Dynamics
 from .estimators import Estimator
+from .progress import Report
 from .sampler import Sampler
 
 def sgld(
@@ -33,12 +34,14 @@ def sgld(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -61,7 +64,8 @@ def sgld_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sghmc(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -88,12 +92,14 @@ def sghmc(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sghmc_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -119,7 +125,8 @@ def sghmc_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sgnht(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -145,12 +152,14 @@ def sgnht(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgnht_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -175,7 +184,8 @@ def sgnht_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sgldcv(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -202,12 +212,14 @@ def sgldcv(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgldcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -233,7 +245,8 @@ def sgldcv_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sghmccv(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -263,12 +276,14 @@ def sghmccv(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sghmccv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -297,7 +312,8 @@ def sghmccv_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sgnhtcv(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -326,12 +342,14 @@ def sgnhtcv(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgnhtcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -359,7 +377,8 @@ def sgnhtcv_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def psgld(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -386,12 +405,14 @@ def psgld(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def psgld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -417,7 +438,8 @@ def psgld_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sgbarker(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -441,12 +463,14 @@ def sgbarker(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgbarker_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -469,7 +493,8 @@ def sgbarker_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def baoab(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -494,12 +519,14 @@ def baoab(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def baoab_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -523,7 +550,8 @@ def baoab_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def scir(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -544,12 +572,14 @@ def scir(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def scir_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -569,7 +599,8 @@ def scir_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def scircv(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -593,12 +624,14 @@ def scircv(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def scircv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -621,7 +654,8 @@ def scircv_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sgrld(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -642,12 +676,14 @@ def sgrld(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sgrld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -667,7 +703,8 @@ def sgrld_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def mixed(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -691,12 +728,14 @@ def mixed(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def mixed_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -719,7 +758,8 @@ def mixed_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...
 def sample(
     dynamics: Dynamics,
@@ -744,12 +784,14 @@ def sample(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
     burn_in: int = 0,
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
 ) -> Draws: ...
 def sample_setup(
     dynamics: Dynamics,
@@ -773,5 +815,6 @@ def sample_setup(
     dtype: str = 'float32',
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
+    resume: str | Path | None = None,
 ) -> Sampler: ...

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from . import tree
+from .dynamics import Dynamics
 from .dynamics.scir import SCIR
 from .estimators import Data, Mode
 from .estimators.control_variate import ControlVariate
@@ -18,6 +20,7 @@ from .model import Evaluation, Model
 from .plan import Plan, each_start, printable
 from .sampler import Sampler, assemble
 from .spaces.affine import Affine, around
+from .store.identity import identity_of
 from .streams import RENEWAL, stream
 from .tuning import Tuned, Tuner, counts
 from .tuning.cost import cheapest, seconds_per_iteration
@@ -47,7 +50,7 @@ def set_up(plan: Plan, n_iters: int | None = None) -> Sampler:
         arguments = plan.model, plan.source, n, mode.x, plan.dynamics, plan.bias, epoch
         found = counts.tuned(*arguments)
     sampler = made(plan, mode, found, n)
-    if found is not None and plan.schedule is None and plan.verbose:
+    if found is not None and plan.schedule is None and plan.verbose is True:
         expected = line(found.report, n_iters, seconds_per_iteration(sampler))
         print(f"{sampler.settings['sampler']}: {expected}", file=sys.stderr)
     return sampler
@@ -75,13 +78,33 @@ def made(plan: Plan, mode: Mode, found: Tuned | None, n: int) -> Sampler:
         settings["mode"] = printable(tree.map(np.asarray, model.chart.forward(mode.x)))
     if affine is not None:
         mode, x = in_front(affine, model, plan, mode), each_start(affine.inverse, x)
-        model = model.behind(affine)
-    model = replace(model, programs=plan.programs(dynamics))
     x = tree.map(tf.constant, x)
+    model = model_in(plan, affine, dynamics)
     data = Data(plan.source, n, stream(plan.seed, RENEWAL))
-    return assemble(
+    state = plan.estimator.init(model, x, data, mode)
+    return assembled(plan, model, dynamics, schedule, x, n, settings, state)
+
+
+def model_in(plan: Plan, affine: Affine | None, dynamics: Dynamics) -> Model:
+    """The model in the coordinates of a sampler, with its programs."""
+    model = plan.model if affine is None else plan.model.behind(affine)
+    return replace(model, programs=plan.programs(dynamics))
+
+
+def assembled(
+    plan: Plan,
+    model: Model,
+    dynamics: Dynamics,
+    schedule: list[Any],
+    x: Any,
+    n: int,
+    settings: dict[str, Any],
+    estimator_state: Any,
+) -> Sampler:
+    """Put the parts of a sampler together, with chains at x."""
+    sampler = assemble(
         *(model, plan.estimator, dynamics, x, plan.source, n, schedule, plan.seed),
-        estimator_state=plan.estimator.init(model, x, data, mode),
+        estimator_state=estimator_state,
         gibbs=plan.gibbs,
         temperature=plan.temperature,
         n_chains=plan.n_chains,
@@ -91,6 +114,8 @@ def made(plan: Plan, mode: Mode, found: Tuned | None, n: int) -> Sampler:
         jit=plan.jit,
         verbose=plan.verbose,
     )
+    sampler.identity = partial(identity_of, plan)
+    return sampler
 
 
 def mode_of(plan: Plan) -> Mode:

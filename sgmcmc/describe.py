@@ -25,8 +25,15 @@ from .estimators.control_variate import ControlVariate
 from .plan import Plan, planned
 from .running import collect, run, wish
 from .sampler import Sampler
+from .store.resuming import continued, from_checkpoint, resumed
 
 FIRST = ("log_lik", "dataset", "params", "stepsize")  # a sampler's own positional arguments follow
+RESUME = Parameter(
+    "resume", Parameter.KEYWORD_ONLY, default=None, annotation="str | Path | None"
+)  # of a *_setup
+OF_RESUME = """resume : path, optional
+    A folder that `out=` or `Sampler.save` has written: the chains go on from there, as if they had
+    never stopped. The mode is not searched for again. All other arguments must be the same."""
 HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
 SAMPLERS: dict[str, Callable[..., Draws]] = {}
 ROWS: dict[str, Row] = {}  # by the name of the sampler
@@ -62,6 +69,7 @@ class Row:
 
     def plan(self, arguments: dict[str, Any]) -> Plan:
         """Check the arguments of a call, and return the parts of its sampler."""
+        arguments.pop("resume", None)  # which is for the state of the sampler
         dynamics, estimator = (
             part(**{f.name: arguments.pop(f.name) for f in fields(part)}) if part else None
             for part in (self.dynamics, self.estimator)
@@ -83,16 +91,22 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
     row = Row(*args, **kwargs)
 
     def sampler_setup(*args: Any, **kwargs: Any) -> Sampler:
-        return set_up(row.plan(bound(sampler_setup, args, kwargs)))
+        arguments = bound(sampler_setup, args, kwargs)
+        path, plan = arguments["resume"], row.plan(arguments)
+        return set_up(plan) if path is None else from_checkpoint(plan, path)
 
     def sampler(*args: Any, **kwargs: Any) -> Draws:
         arguments = bound(sampler, args, kwargs)
         of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
         plan = row.plan({k: v for k, v in arguments.items() if k not in of_run or k == "verbose"})
         wished = wish(plan.params, **of_run)
-        made = set_up(plan, wished.burn_in + wished.n_iters)
+        plan, part = continued(plan, wished)
+        if part is None:
+            made = set_up(plan, wished.burn_in + wished.n_iters)
+        else:
+            made = resumed(plan, wished.out, part.known)
         try:
-            return collect(made, wished)
+            return collect(made, wished, part)
         finally:
             made.feeder.close()
 
@@ -139,7 +153,7 @@ def signature(row: Row, has_run: bool) -> Signature:
         own[positional].append(Parameter(f.name, kind, default=default, annotation=f.type))
     if any(p.default is Parameter.empty for p in own[True]):
         shared["stepsize"] = shared["stepsize"].replace(default=Parameter.empty)
-    unique = [shared[k] for k in dict.fromkeys(order)]
+    unique = [shared[k] for k in dict.fromkeys(order)] + ([] if has_run else [RESUME])
     ordered = [p for p in unique if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
     by_name = [p for p in unique if p.kind is Parameter.KEYWORD_ONLY]
     first = len(FIRST) + (row.dynamics is None)
@@ -152,6 +166,8 @@ def signature(row: Row, has_run: bool) -> Signature:
 def docstring(name: str, row: Row, has_run: bool) -> str:
     """Join the docstrings of the parts, with the parameters in the order of the signature."""
     entries = {**described_parameters(run), **described_parameters(planned)}
+    if not has_run:
+        entries["resume"] = OF_RESUME
     for f in row.own_fields():
         default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")
         kind = f.type.removesuffix(" | None")
@@ -302,6 +318,7 @@ def stub() -> str:
         "from .draws import Draws",
         "from .dynamics import Dynamics",
         "from .estimators import Estimator",
+        "from .progress import Report",
         "from .sampler import Sampler",
         "",
     ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import checks, tree
+from .prediction import Prediction, pointwise, predicted
 from .summary import Summary, summarize
 
 RENAMED = {"log_posterior": "lp"}  # statistics that have another name in ArviZ
@@ -66,6 +68,7 @@ class Draws(Mapping):
     def __init__(self, values: dict[str, Any], stats: dict[str, Any], settings: dict) -> None:
         self.values_by_name, self.stats, self.settings = values, stats, settings
         self._origin: Any = None  # the sampler at the end of the run, for `diagnose`
+        self._pointwise: Any = None  # the log likelihood of each row, and how draws were thinned
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the sampler, which has compiled code and the data."""
@@ -126,6 +129,139 @@ class Draws(Mapping):
         """
         return summarize(dict(self), self.settings.get("n_chains") is not None, names)
 
+    def predict(
+        self,
+        fn: Callable[[dict, dict], Any],
+        data: Mapping[str, Any],
+        *,
+        thin: int = 1,
+        quantiles: Sequence[float] = (),
+        keep: bool = False,
+    ) -> Prediction:
+        """Average a function of parameters and data over the draws, for each row of the data.
+
+        It is evaluated in compiled code, for some draws and rows at a time, so that it takes little
+        memory whatever the number of draws and rows; draws on disk are read as they are needed.
+
+        Parameters
+        ----------
+        fn : function of (params, data)
+            In TensorFlow operations; it returns an array whose first axis are the rows of `data`,
+            such as the probabilities of classes.
+        data : dict of arrays
+            The rows to predict for.
+        thin : int
+            Take every `thin`-th draw.
+        quantiles : list of float
+            Shares such as (0.05, 0.95), for which quantiles over draws are wanted.
+        keep : bool
+            Keep all values, (draws, rows, ...).
+
+        Returns
+        -------
+        Prediction
+            With `mean`, `sd`, `quantiles` and `values`; `score(labels)` compares probabilities with
+            the classes that were seen.
+
+        Examples
+        --------
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> draws = sgmcmc.Draws({"slope": np.linspace(0.5, 1.5, 101)}, {}, {"n_chains": None})
+        >>> data = {"x": np.arange(-2.0, 3)}
+        >>> predicted = draws.predict(
+        ...     lambda params, data: tf.sigmoid(params["slope"] * data["x"]), data
+        ... )
+        >>> predicted.mean.round(2)
+        array([0.13, 0.27, 0.5 , 0.73, 0.87])
+        >>> predicted.score([0, 0, 0, 1, 1])["accuracy"]
+        1.0
+        """
+        return predicted(self, fn, data, thin, quantiles, keep)
+
+    def log_likelihood(
+        self, fn: Callable[[dict, dict], Any], data: Mapping[str, Any], *, thin: int = 1
+    ) -> np.ndarray:
+        """Compute the log likelihood of each row for each draw, for `arviz.loo` and `compare`.
+
+        It is remembered, so that `to_arviz` puts it into a group `log_likelihood`; with `thin`, all
+        groups then have every `thin`-th draw.
+
+        Parameters
+        ----------
+        fn : function of (params, data)
+            The log likelihood of each row, of shape (rows,): not their sum.
+        data : dict of arrays
+            The rows.
+        thin : int
+            Take every `thin`-th draw.
+
+        Returns
+        -------
+        array (chains, draws, rows)
+
+        Examples
+        --------
+        >>> import numpy as np, sgmcmc, tensorflow as tf
+        >>> draws = sgmcmc.Draws({"mean": np.linspace(-1, 1, 50)}, {}, {"n_chains": None})
+        >>> draws.log_likelihood(
+        ...     lambda params, data: -((data["x"] - params["mean"]) ** 2) / 2, {"x": np.arange(3.0)}
+        ... ).shape
+        (1, 50, 3)
+        """
+        self._pointwise = pointwise(self, fn, data, thin), thin
+        return self._pointwise[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write the draws to a new folder, from which `load_draws`, xarray and ArviZ read them.
+
+        Parameters
+        ----------
+        path : path
+            A new or empty folder, such as "draws.zarr".
+
+        Examples
+        --------
+        >>> import numpy as np, sgmcmc, tempfile
+        >>> draws = sgmcmc.Draws({"x": np.arange(4.0)}, {}, {"n_chains": None, "sampler": "sgld"})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     draws.save(folder + "/draws.zarr")
+        ...     print(sgmcmc.load_draws(folder + "/draws.zarr")["x"][:])
+        [0. 1. 2. 3.]
+        """
+        from .store.writing import save_draws
+
+        save_draws(self, path)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Draws], axis: str = "draws") -> Draws:
+        """Join the draws of runs of one model: one run after the other, or as several chains.
+
+        Parameters
+        ----------
+        parts : list of Draws
+            Runs with the same parameters, test functions and shapes.
+        axis : {"draws", "chains"}
+            Whether a run is a continuation of the one before, or a chain beside it.
+
+        Returns
+        -------
+        Draws
+            In memory, with the settings of the first run. Its `seed` is a list of all.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sgmcmc import Draws
+        >>> one, two = (
+        ...     Draws({"x": np.arange(4.0) + i}, {}, {"n_chains": None, "seed": i}) for i in (0, 1)
+        ... )
+        >>> Draws.concatenate([one, two])["x"].shape
+        (8,)
+        >>> Draws.concatenate([one, two], "chains")["x"].shape
+        (2, 4)
+        """
+        return concatenated(parts, axis)
+
     def to_arviz(
         self,
         coords: Mapping[str, Sequence] | None = None,
@@ -185,6 +321,13 @@ class Draws(Mapping):
         groups: dict[str, Any] = {"posterior": posterior}
         if stats:
             groups["sample_stats"] = stats
+        if self._pointwise is not None:
+            found, thin = self._pointwise
+            groups = {
+                group: {k: x[:, thin - 1 :: thin] for k, x in arrays.items()}
+                for group, arrays in groups.items()
+            }
+            groups["log_likelihood"] = {"rows": found}
         attrs = {
             "inference_library": "sgmcmc",
             "settings": json.dumps(self.settings, default=str),
@@ -217,3 +360,51 @@ def by_dotted_name(nest: dict[str, Any], renamed: Mapping[str, str]) -> dict[str
             )
         paths[name], found[name] = path, x
     return found
+
+
+def concatenated(parts: Sequence[Draws], axis: str) -> Draws:
+    """Join draws, after a check that they are of one model."""
+    if axis not in ("draws", "chains"):
+        raise ValueError(f"axis must be 'draws' or 'chains', not {axis!r}")
+    parts = list(parts)
+    if not parts or not all(isinstance(part, Draws) for part in parts):
+        raise TypeError("parts must be a list of Draws, and have at least one")
+    first, chained = parts[0], [part.settings.get("n_chains") is not None for part in parts]
+    if len(set(chained)) > 1:
+        raise ValueError("parts must all have an axis of chains (n_chains), or none of them")
+    place = 0 if axis == "chains" else 1
+    found = []
+    for i, part in enumerate(parts):
+        nests = dict(part), part.stats
+        found.append(
+            tree.map(lambda x: np.asarray(x) if chained[0] else np.asarray(x)[None], nests)
+        )
+        for first_nest, nest in zip(found[0], found[-1]):
+            check_alike(f"parts[{i}]", first_nest, nest, 1 - place)
+    values, stats = tree.map(lambda *x: np.concatenate(x, axis=place), *found)
+    settings = {**first.settings, "seed": [part.settings.get("seed") for part in parts]}
+    if axis == "chains":
+        settings["n_chains"] = len(tree.leaves(values)[0])
+    elif not chained[0]:
+        values, stats = tree.map(lambda x: x[0], (values, stats))
+    return Draws(values, stats, settings)
+
+
+def check_alike(label: str, first: Any, other: Any, axis: int) -> None:
+    """Check that two nests (chains, draws, ...) can be joined, and are equally long in an axis."""
+    if tree.names(first) != tree.names(other):
+        raise ValueError(
+            f"{label} must have the draws and statistics of parts[0], {tree.names(first)}, not "
+            f"{tree.names(other)}"
+        )
+    for name, x, y in zip(tree.names(first), tree.leaves(first), tree.leaves(other)):
+        if x.shape[2:] != y.shape[2:] or x.dtype != y.dtype:
+            raise ValueError(
+                f"{label} has draws of {name!r} of shape {y.shape[2:]} and type {y.dtype}, and "
+                f"parts[0] of shape {x.shape[2:]} and type {x.dtype}"
+            )
+        if x.shape[axis] != y.shape[axis]:
+            kind = ("chains", "draws")[axis]
+            raise ValueError(
+                f"{label} has {y.shape[axis]:,} {kind}, and parts[0] has {x.shape[axis]:,}"
+            )

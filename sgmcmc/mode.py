@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +104,7 @@ def find_mode(
     opt_stepsize: Any,
     n_iters_opt: int,
     search: bool = True,
-    verbose: bool = False,
+    verbose: bool | Callable = False,
     needed: str = "",
 ) -> Mode:
     """Find a point near the mode of the log posterior, in free coordinates.
@@ -215,7 +216,7 @@ def ascend(
     x: Any,
     opt_stepsize: Any,
     n_iters: int,
-    verbose: bool,
+    verbose: bool | Callable,
 ) -> Any:
     """Run stochastic gradient ascent, as a sampler with its own random numbers."""
     start, h = tree.map(lambda a: tf.constant(a[None]), x), tree.leaves(opt_stepsize)

@@ -29,6 +29,7 @@ from .gibbs import Gibbs
 from .model import Model
 from .operations import in_turn
 from .programs import Programs, programs_of
+from .progress import Report
 from .source import Source
 from .spaces import Chart, Space
 from .spaces.constrained import spaces
@@ -62,9 +63,10 @@ class Plan(NamedTuple):
     minibatches: str
     shared_minibatches: bool
     seed: int
+    is_any_seed: bool  # whether the user left it open
     settings: dict[str, Any]
     jit: bool
-    verbose: bool
+    verbose: bool | Callable
     programs: Callable[[Dynamics], Programs]
 
     @property
@@ -98,7 +100,7 @@ def planned(
     dtype: str = "float32",
     jit: bool = True,
     seed: int | None = None,
-    verbose: bool = True,
+    verbose: bool | Callable[[Report], None] = True,
 ) -> Plan:
     """Check the arguments, and try the model.
 
@@ -190,15 +192,16 @@ def planned(
         repeats the noise of the first. Draws are the same on processors of one kind, with the same
         versions of TensorFlow and NumPy. On others, vector instructions and the code that XLA
         writes for them round differently, and chains with the same seed drift apart after a while.
-    verbose : bool
-        Show progress, on the standard error stream.
+    verbose : bool or function
+        Show progress, on the standard error stream. Or a function of a `Report`, which is called
+        ten times a second with how far the run, or the search for the mode, has come.
     """
     check_fork()
     dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
-    verbose = checks.boolean("verbose", verbose)
+    verbose = checks.verbose("verbose", verbose)
     minibatches = checks.one_of("auto", "reshuffled", "independent")("minibatches", minibatches)
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
-    seed = checks.seed(seed)
+    is_any_seed, seed = seed is None, checks.seed(seed)
     params = checks.params(params, dtype)
     source = Source(checks.dataset(dataset, dtype), dtype)
     is_auto = isinstance(minibatch_size, str) and minibatch_size == "auto"
@@ -288,7 +291,7 @@ def planned(
         starting_statistic(model, x, probe, source.N),
         *(h, precondition, covered, bias, rescale, is_auto),
         *(temperature, n_chains, minibatches, shared_minibatches),
-        seed,
+        *(seed, is_any_seed),
         settings,
         jit,
         verbose,

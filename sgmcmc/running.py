@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,10 @@ from . import checks, tree
 from .collect import Memory
 from .cores import check_fork
 from .draws import Draws
-from .origin import Origin
-from .progress import Progress
+from .progress import Progress, Report
 from .sampler import Sampler
+from .store import identity, record
+from .store.writing import Store
 from .watch import watch
 
 
@@ -28,7 +30,9 @@ class Wish(NamedTuple):
     track: Mapping[str, checks.Tracked]
     keep: list[str]
     out: Path | None
-    verbose: bool
+    resume: bool
+    flush: float
+    verbose: bool | Callable
 
 
 def run(
@@ -40,7 +44,9 @@ def run(
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
     out: str | Path | None = None,
-    verbose: bool | None = None,
+    resume: bool = False,
+    flush: float = 30.0,
+    verbose: bool | Callable[[Report], None] | None = None,
 ) -> Draws:
     """Run a sampler from its current state, and return the draws.
 
@@ -60,11 +66,19 @@ def run(
     keep : list of str, optional
         The parameters whose draws are kept; `[]` for none. All by default.
     out : path, optional
-        An empty or new folder. The draws are stored in files there instead of memory: those of
-        `beta` in `params/beta.npy`, for `np.load(..., mmap_mode="r")`. Disk space is allocated at
-        the start, if the system can do so. Draws that a failed run did not reach are 0 there.
-    verbose : bool, optional
-        Show progress, on the standard error stream. By default as in the sampler's `*_setup`.
+        A new or empty folder, such as "chain.zarr", to which draws go as they come, instead of
+        memory. `load_draws`, xarray and ArviZ read it, also while the run goes on (the latter two
+        need zarr: `pip install 'sgmcmc[store]'`).
+    resume : bool
+        Go on with the run in `out`, if there is one: the chain is the one that would have been, had
+        it never stopped. Of a sampler that goes step by step, append to its draws in `out`.
+    flush : float
+        After this many seconds, the draws in `out` and the state of the chains are committed: they
+        survive whatever happens then. They are committed as well at the end, and where the run is
+        interrupted or fails.
+    verbose : bool or function, optional
+        Show progress, on the standard error stream. Or a function of a `Report`, which is called
+        ten times a second with how far the run has come. By default as in the sampler's `*_setup`.
 
     Returns
     -------
@@ -78,7 +92,7 @@ def run(
         If a number becomes NaN or infinite. The exception's attribute `draws` has the draws before.
         A KeyboardInterrupt, and any other exception that ends the run, has it too.
     OSError
-        If the disk has no room for the draws in `out`. The exception's `draws` has those before.
+        If the disk does not take the draws in `out`. The exception's `draws` has those before.
 
     Examples
     --------
@@ -100,39 +114,78 @@ def run(
     here, verbose = get_params(sampler), sampler.verbose if verbose is None else verbose
     if sampler.n_chains:
         here = tree.map(lambda x: x[0], here)
-    return collect(sampler, wish(here, n_iters, burn_in, thin, track, keep, out, verbose))
+    wished = wish(here, n_iters, burn_in, thin, track, keep, out, resume, flush, verbose)
+    return collect(sampler, wished, appended_to(sampler, wished))
 
 
-def collect(sampler: Sampler, wish: Wish, watched: bool = True) -> Draws:
+class Part(NamedTuple):
+    """A run that goes on with another one.
+
+    It began at iteration `origin`, and the store with this record has `base` draws from before.
+    """
+
+    origin: int
+    base: int
+    known: dict[str, Any]
+
+
+def appended_to(sampler: Sampler, wish: Wish) -> Part | None:
+    """The store to which a sampler that goes step by step appends; None if it is a new one."""
+    known = stored(wish)
+    if known is None:
+        return None
+    identity.check(known["identity"], sampler.identity(), str(wish.out))
+    if known["iteration"] != sampler.state.iteration:
+        raise ValueError(
+            f"out: {str(wish.out)!r} ends at iteration {known['iteration']:,}, and the sampler is "
+            f"at {sampler.state.iteration:,}: make it by *_setup(..., resume={str(wish.out)!r})"
+        )
+    return Part(sampler.state.iteration, known["draws"], known)
+
+
+def stored(wish: Wish) -> dict[str, Any] | None:
+    """The record of the store in `out`, if there is one to go on with."""
+    known = None if wish.out is None else record.read(wish.out)
+    if known is not None and not wish.resume:
+        raise ValueError(
+            f"out: {str(wish.out)!r} has {known['draws']:,} draws of a run already: pass "
+            "resume=True to go on with it, or another path"
+        )
+    return known
+
+
+def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: bool = True) -> Draws:
     """Run a sampler, and return its draws. Warn of doubtful ones, if they are to be `watched`."""
-    n_iters, burn_in, thin, track, keep, out, verbose = wish
-    began = sampler.state.iteration
-    memory = Memory(n_iters // thin, sampler.n_chains, out)
-    settings = {**sampler.settings, "n_iters": n_iters, "burn_in": burn_in, "thin": thin}
-
-    def draws() -> Draws:
-        stats = memory.result()
-        values = {**stats.pop("params"), **stats.pop("track", {})}
-        stats |= {f"log_{name}": x for name, x in stats.pop("log", {}).items()}
-        found = Draws(values, stats, settings)
-        found._origin = Origin.of(sampler)
-        return found
-
+    n_iters, burn_in, thin, track, keep, out, _, flush, verbose = wish
+    lengths = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin}
+    settings = {**sampler.settings, **lengths}
+    origin = sampler.state.iteration if part is None else part.origin
+    base = 0 if part is None else part.base
+    collector: Memory | Store = Memory(n_iters // thin, sampler.n_chains)
     try:
-        with Progress(burn_in + n_iters, settings["sampler"], verbose) as progress:
-            sampler.run(n_iters, [memory], keep, burn_in, thin, track, progress)
+        if out is not None:
+            run = {"origin": origin, "base": base, **lengths}
+            known = None if part is None else part.known
+            collector = Store(out, sampler, settings, run, flush, known)
+        done = sampler.state.iteration - origin
+        with Progress(burn_in + n_iters, settings["sampler"], verbose, done) as progress:
+            span = burn_in, thin, track, progress, origin
+            sampler.run(n_iters, [collector], keep, *span)
+            collector.end(sampler)
     except (Exception, KeyboardInterrupt) as stop:
         if isinstance(stop, KeyboardInterrupt):  # may come before the state is updated
-            gone = sampler.state.iteration - began - burn_in
-            memory.filled = min(memory.filled, max(0, gone // thin))
-        if memory.arrays is None:
-            memory.abandon()
-            memory = Memory(0, sampler.n_chains)
-            memory.add(0, no_draws(sampler, keep, track))
-        stop.draws = draws()  # type: ignore[union-attr]  # an attribute of our own
+            gone = sampler.state.iteration - origin - burn_in
+            collector.forget_after(max(0, gone // thin))
+        if collector.is_empty:
+            collector.add(0, no_draws(sampler, keep, track))
+        with contextlib.suppress(OSError):  # which the user is told already
+            collector.end(sampler, complete=False)
+        stop.draws = collector.draws(sampler, settings)  # type: ignore[union-attr]  # our own
         raise
-    found = draws()
-    if watched:
+    finally:
+        collector.close()
+    found = collector.draws(sampler, settings)
+    if watched and not (part is not None and part.known["complete"]):
         watch(sampler, found)
     return found
 
@@ -157,16 +210,23 @@ def wish(
     track: Any,
     keep: Any,
     out: Any,
+    resume: Any,
+    flush: Any,
     verbose: Any,
 ) -> Wish:
     """Check the arguments of a run, and fill in those left out."""
     check_fork()  # before functions to track are tried
+    resume = checks.boolean("resume", resume)
+    if resume and out is None:
+        raise ValueError("resume=True needs out: the folder of the run to go on with")
     return Wish(
         *checks.run_lengths(n_iters, burn_in, thin),
         checks.track(track, params),
         checks.keep(keep, params),
-        checks.folder(out),
-        checks.boolean("verbose", verbose),
+        checks.store(out),
+        resume,
+        checks.number("flush", flush, above=0),
+        checks.verbose("verbose", verbose),
     )
 
 

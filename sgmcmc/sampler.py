@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -42,6 +43,9 @@ class Collector(Protocol):
     def add(self, at: int, draws: Mapping[str, Any]) -> None:
         """Store the draws with numbers at, at + 1, ...; arrays have shape (draws, chains, ...)."""
 
+    def done(self, sampler: Sampler) -> None:
+        """Take notice that the state of the sampler is that after the draws added so far."""
+
 
 class Sampler:
     """One or several chains, with their current state.
@@ -78,13 +82,14 @@ class Sampler:
         estimator_state: Any,
         settings: Mapping[str, Any],
         jit: bool = True,
-        verbose: bool = True,
+        verbose: bool | Callable = True,
     ) -> None:
         """Start the chains at `x`, the chart coordinates of all parameters."""
         self.engine, self.feeder = engine, feeder
         self.settings, self.jit, self.verbose = dict(settings), jit, verbose
         self.running, self.warned, self.watched = threading.Lock(), False, 0
         self.pace = 1  # iterations of a call, by how long the last one took
+        self.identity: Callable[[], dict[str, Any]] | None = None  # for stores
         given = {k: x[k] for k in engine.gibbs}
         moving = {k: x[k] for k in x if k not in given}
         first = tf.constant(feeder.steps_at(0))
@@ -124,6 +129,41 @@ class Sampler:
             "is to run it. The Draws that sgmcmc.run returns can be pickled"
         )
 
+    def place(self, state: State) -> None:
+        """Put the chains into another state, such as that of a sampler like this one."""
+        self.state = state
+        here = self.engine.traced_like(state.chain, tf.constant(self.feeder.steps_at(0)))["params"]
+        tree.map(assign, self.params, self.engine.shown(here))
+
+    def save(self, path: str | Path) -> None:
+        """Write where the chains stand to a folder, for the argument `resume` of a `*_setup`.
+
+        It takes the place of what was saved there before. The chain that goes on from there is the
+        one that would have been, bit for bit on processors of one kind.
+
+        Parameters
+        ----------
+        path : path
+            A new or empty folder, or one to which this chain was saved before.
+
+        Examples
+        --------
+        >>> import numpy as np, sgmcmc, tempfile, tensorflow as tf
+        >>> def log_lik(params, data):
+        ...     return -tf.reduce_sum((data["x"] - params["mean"]) ** 2) / 2
+        >>> model = log_lik, {"x": np.linspace(-1, 3, 1000)}, {"mean": 1.0}, 1e-4
+        >>> sampler = sgmcmc.sgld_setup(*model, seed=1)
+        >>> sgmcmc.step(sampler, 100)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sampler.save(folder + "/checkpoint")
+        ...     other = sgmcmc.sgld_setup(*model, seed=1, resume=folder + "/checkpoint")
+        >>> other
+        Sampler(mean (); sgld, after 100 iterations)
+        """
+        from .store.writing import save
+
+        save(self, path)
+
     def renew(self) -> None:
         """Renew the estimator's state from the data, with the chains at their current position."""
         engine, (chains, state, iteration) = self.engine, self.state
@@ -142,13 +182,15 @@ class Sampler:
         thin: int = 1,
         track: Mapping[str, Tracked] | None = None,
         progress: Progress | None = None,
+        origin: int | None = None,
     ) -> None:
         """Advance by burn_in + n_iters iterations, and collect every thin-th of the last n_iters.
 
-        Collectors only get the parameters in `keep`. A call of the compiled program ends with its
-        block, or after about CALL_SECONDS.
+        They count from iteration `origin`, where the run began, which may be before the present
+        one. Collectors only get the parameters in `keep`. A call of the compiled program ends with
+        its block, or after about CALL_SECONDS.
         """
-        size, began = self.feeder.size, self.state.iteration
+        size, began = self.feeder.size, self.state.iteration if origin is None else origin
         kept_from, end = began + burn_in, began + burn_in + n_iters
         calls = {name: test.call for name, test in track.items()} if track else None
         if track and calls != self.followed[0]:
@@ -196,6 +238,8 @@ class Sampler:
                     )
                 state = changed if self.engine.estimator.carried else self.state.estimator
                 self.state, now = State(chains, state, j * size + stop), here
+                for collector in collectors:
+                    collector.done(self)
                 if progress and progress.verbose:
                     trace = draws.get("log_posterior")
                     value = None if trace is None else float(np.mean(trace.numpy()[stop - 1]))
@@ -233,7 +277,7 @@ def assemble(
     shared_minibatches: bool = False,
     settings: Mapping[str, Any] | None = None,
     jit: bool = True,
-    verbose: bool = True,
+    verbose: bool | Callable = True,
 ) -> Sampler:
     """Make a sampler of these parts, with chains that start at chart coordinates x."""
     gibbs = dict(gibbs or {})

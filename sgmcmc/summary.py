@@ -94,46 +94,54 @@ def summarize(draws: dict[str, Any], chained: bool, names: Sequence[str] | None)
     if not draws:
         raise ValueError("there is nothing to sum up: keep a parameter, or track a function")
     arrays = dict(zip(tree.names(draws), tree.leaves(draws)))
-    arrays = {k: np.asarray(x) if chained else np.asarray(x)[None] for k, x in arrays.items()}
+    shapes = {k: x.shape if chained else (1, *x.shape) for k, x in arrays.items()}
     rows, parts = [], []
-    for path, some in quantities(arrays, names):
+    for path, some in quantities(shapes, names):
         x = arrays[path]
-        chains, n, *shape = x.shape
+        chains, n, *shape = shapes[path]
         if n < 4:
             raise ValueError(f"a summary wants at least 4 draws of each chain, not {n}")
-        x = x.reshape(chains, n, -1)
         count = max(1, BLOCK // (chains * n))
         for start in range(some.start, some.stop, count):
             columns = range(start, min(start + count, some.stop))
             index = zip(*np.unravel_index(columns, shape)) if shape else [()]
             rows += [path + str([int(i) for i in each]) * bool(each) for each in index]
-            block = x[:, :, columns.start : columns.stop].transpose(2, 0, 1)
-            parts.append(summary_of(np.array(block, order="C")))
+            block = columns_of(x, (chains, n), slice(columns.start, columns.stop))
+            parts.append(summary_of(np.array(block.transpose(2, 0, 1), order="C")))
     return Summary(rows, {k: np.concatenate([part[k] for part in parts]) for k in parts[0]})
 
 
-def quantities(arrays: dict[str, Any], names: Sequence[str] | None) -> list[tuple[str, range]]:
+def columns_of(x: Any, leading: tuple[int, int], some: slice) -> np.ndarray:
+    """Return some of the numbers of all draws, laid end to end: (chains, draws, numbers)."""
+    if hasattr(x, "columns"):  # draws on disk
+        return x.columns(some)
+    return np.asarray(x).reshape(*leading, -1)[:, :, some]
+
+
+def quantities(
+    shapes: dict[str, tuple[int, ...]], names: Sequence[str] | None
+) -> list[tuple[str, range]]:
     """Return the paths of arrays, and for each which of the numbers in a draw are wanted."""
-    sizes = {path: range(int(np.prod(x.shape[2:]))) for path, x in arrays.items()}
+    sizes = {path: range(int(np.prod(shape[2:]))) for path, shape in shapes.items()}
     if names is None:
         return list(sizes.items())
     if isinstance(names, str) or not isinstance(names, (list, tuple)) or not names:
         raise TypeError(
-            f"names must be a list of names of quantities, such as {list(arrays)[:1]}, "
+            f"names must be a list of names of quantities, such as {list(shapes)[:1]}, "
             f"not {checks.described(names)}"
         )
     found = []
     for name in names:
-        whole = [path for path in arrays if path == name or path.startswith(f"{name}/")]
-        found += [(path, sizes[path]) for path in whole] or [one_number(arrays, name)]
+        whole = [path for path in shapes if path == name or path.startswith(f"{name}/")]
+        found += [(path, sizes[path]) for path in whole] or [one_number(shapes, name)]
     return found
 
 
-def one_number(arrays: dict[str, Any], name: str) -> tuple[str, range]:
+def one_number(shapes: dict[str, tuple[int, ...]], name: str) -> tuple[str, range]:
     """Return the path of an array and the place in it, of a quantity such as ``beta[2]``."""
     path, bracket, index = str(name).partition("[")
-    if bracket and path in arrays:
-        shape = arrays[path].shape[2:]
+    if bracket and path in shapes:
+        shape = shapes[path][2:]
         try:
             place = int(np.ravel_multi_index(json.loads(bracket + index), shape))
         except (TypeError, ValueError):
@@ -141,7 +149,7 @@ def one_number(arrays: dict[str, Any], name: str) -> tuple[str, range]:
                 f"names has {name!r}, but one draw of {path!r} has shape {shape}"
             ) from None
         return path, range(place, place + 1)
-    known = {*arrays, *(path.split("/")[0] for path in arrays)}
+    known = {*shapes, *(path.split("/")[0] for path in shapes)}
     raise ValueError(
         f"names has {name!r}, which is not among the draws{checks.nearest(name, known)}"
     )

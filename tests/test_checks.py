@@ -248,7 +248,7 @@ BAD_TYPES = {
     **each("n_iters_opt", WHOLE, [2.5, None]),
     **each("seed", FROM_0, [1.5, "a", True, [1]]),
     **each("jit", "True or False", [1, None]),
-    **each("verbose", "True or False", ["no"]),
+    **each("verbose", "True, False or a function", ["no"]),
     **each("shared_minibatches", "True or False", [1]),
     **each("resample_momentum", "True or False", [0]),
     "sgld() has no argument 'stepsizes' (did you mean 'stepsize'?)": {"stepsizes": 1},

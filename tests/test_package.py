@@ -125,7 +125,8 @@ def test_every_sampler_is_public_with_its_setup():
         assert {name, f"{name}_setup"} <= set(sgmcmc.__all__)
 
 
-def test_the_readme_runs(capsys):
+def test_the_readme_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     blocks = (Path(__file__).parents[1] / "README.md").read_text().split("```python\n")[1:]
     exec("".join(block.split("```")[0] for block in blocks), {})
     assert "beta[0]" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Storing draws: memory does not grow; files, summaries and progress are right."""
+"""Storing draws: memory does not grow; summaries and progress are right."""
 
 import gc
 import io
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc import checks, progress
+from sgmcmc import progress, running
 
 ARGUMENTS = {
     "log_lik": lambda params, data: -tf.reduce_sum((data["x"] - params["net"]["mu"]) ** 2) / 2,
@@ -65,42 +65,26 @@ def test_stored_draws_cost_their_own_size():
     assert own_memory() - before < 1.2 * size
 
 
-@pytest.mark.parametrize("n_chains", [None, 3])
-def test_draws_in_files_are_those_in_memory(tmp_path, n_chains):
-    more = {"n_iters": 500, "n_chains": n_chains, "verbose": False}
-    track = {"log_posterior": lambda params: tf.reduce_sum(params["net"]["mu"])}
-    memory = sgmcmc.sgld(**ARGUMENTS, **more, track=track)
-    files = sgmcmc.sgld(**ARGUMENTS, **more, track=track, out=tmp_path / "new" / "draws")
-    assert isinstance(files["net"]["mu"], np.memmap)
-    for path, array in {
-        "params/net/mu": memory["net"]["mu"],
-        "track/log_posterior": memory["log_posterior"],
-        "log_posterior": memory.stats["log_posterior"],
-    }.items():
-        np.testing.assert_array_equal(np.load(tmp_path / "new" / "draws" / f"{path}.npy"), array)
-    np.testing.assert_array_equal(files["net"]["mu"], memory["net"]["mu"])
-
-
 @pytest.mark.parametrize("exists", [True, False])
 def test_of_two_runs_with_one_folder_one_is_refused(tmp_path, exists, monkeypatch):
     """The second run begins and ends after the first has found that the folder is empty."""
-    path, check = tmp_path / "draws", checks.folder
+    path, stored = tmp_path / "draws", running.stored
     if exists:
         path.mkdir()
     first, second = (sgmcmc.sgld_setup(**{**ARGUMENTS, "seed": seed}) for seed in (1, 2))
     drawn = []
 
-    def interrupted(value):
-        monkeypatch.setattr(checks, "folder", check)
-        found = check(value)
+    def interrupted(wish):
+        monkeypatch.setattr(running, "stored", stored)
+        found = stored(wish)
         drawn.append(sgmcmc.run(second, 500, out=path, verbose=False))
         return found
 
-    monkeypatch.setattr(checks, "folder", interrupted)
-    with pytest.raises(ValueError, match=r"^out must be a new or an empty folder, but another run"):
+    monkeypatch.setattr(running, "stored", interrupted)
+    with pytest.raises(ValueError, match=r"^out: another run has written to .*: give another path"):
         sgmcmc.run(first, 500, out=path, verbose=False)
     memory = sgmcmc.sgld(**{**ARGUMENTS, "seed": 2}, n_iters=500, verbose=False)
-    np.testing.assert_array_equal(np.load(path / "params/net/mu.npy"), memory["net"]["mu"])
+    np.testing.assert_array_equal(sgmcmc.load_draws(path)["net"]["mu"], memory["net"]["mu"])
     np.testing.assert_array_equal(drawn[0]["net"]["mu"], memory["net"]["mu"])
 
 

@@ -56,8 +56,18 @@ GROUPS = {
         "ControlVariate",
         "Space",
     ],
-    "Step by step": ["step", "run", "get_params", "Sampler"],
-    "Draws": ["Draws", "Draws.summary", "Draws.to_arviz"],
+    "Step by step": ["step", "run", "get_params", "Sampler", "Sampler.save", "Report"],
+    "Draws": [
+        "Draws",
+        "Draws.summary",
+        "Draws.predict",
+        "Prediction",
+        "Prediction.score",
+        "Draws.log_likelihood",
+        "Draws.to_arviz",
+        "Draws.concatenate",
+    ],
+    "Draws on disk": ["load_draws", "Draws.save", "StoredArray"],
     "Trust": ["diagnose", "Diagnosis", "Diagnosis.plot", "TrustWarning"],
     "Step sizes": ["tune", "Race", "decay", "cyclical"],
     "Data sets": ["get_dataset", "list_datasets"],
@@ -91,8 +101,9 @@ def page() -> str:
         "<!-- Written by vignettes/api_reference.py from the docstrings: edit those. -->",
         "# Reference",
         "Each sampler `name` has a `name_setup`, which takes the same arguments without those of "
-        "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `out`), and returns a `Sampler` "
-        "for `step`, `run` and `get_params`.",
+        "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `out`, `flush`), and returns a "
+        "`Sampler` for `step`, `run` and `get_params`. Its `resume` is the path of a folder that "
+        "`out=` or `Sampler.save` has written, from which the chains go on.",
         "\n".join(
             f"- {title}: " + ", ".join(f"[`{name}`](#{links[name]})" for name in names)
             for title, names in GROUPS.items()

@@ -194,19 +194,21 @@ for share in (0.1, 1.1):
 #
 # ## Predictions
 #
-# A Bayesian prediction averages the *probabilities* over the draws. Is it calibrated? Of the
-# plots with a predicted probability of about 30 %, about 30 % should have the trees.
+# A Bayesian prediction averages the *probabilities* over the draws, and `predict` does it for every
+# 200th of them. Its score is the mean log probability of what was seen, the share of right
+# predictions, and the calibration error, each with a standard error. Is it calibrated? Of the plots
+# with a predicted probability of about 30 %, about 30 % should have the trees.
+
 
 # %%
-some = slice(None, None, 200)
-beta, bias = draws["beta"].reshape(-1, d)[some], draws["bias"].ravel()[some]
-probability = np.mean(
-    [1 / (1 + np.exp(-(testset["X"] @ b + b0))) for b, b0 in zip(beta, bias)], axis=0
-)
-y = testset["y"]
-loss = -np.mean(y * np.log(probability) + (1 - y) * np.log(1 - probability))
-right = np.mean((probability > 0.5) == y)
-print(f"log loss of the averaged prediction: {loss:.4f}, accuracy: {right:.3f}")
+def chance(params, data):
+    return tf.sigmoid(tf.linalg.matvec(data["X"], params["beta"]) + params["bias"])
+
+
+predicted = draws.predict(chance, testset, thin=200)
+probability, y = predicted.mean, testset["y"]
+for name, value in predicted.score(y).items():
+    print(f"{name:18} {value:.4f}")
 
 edges = np.linspace(0, 1, 11)
 bins = np.digitize(probability, edges[1:-1])
@@ -234,5 +236,5 @@ fig.tight_layout()
 #   all six samplers.
 # - **Judging by predictions alone.** The log loss of the plain chain below the limit is right,
 #   though most of its coefficients have hardly moved.
-# - **More than 500 coefficients.** Then the curvature is too large a matrix for the package:
-#   scale each feature by itself, and give a step size.
+# - **More than 2,000 coefficients.** Then the curvature is too large a matrix for the package. It
+#   scales each coefficient by itself, which is fine unless features are strongly correlated.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # When the chain does not fit: test functions, running means, files
+# # When the chain does not fit: test functions, running means, draws on disk
 #
 # A chain of 10,000 draws of a million parameters takes 40 GB. Most often you only need a
 # prediction, a mean, or a few of the parameters. There are four ways to keep just that, from the
@@ -7,7 +7,7 @@
 #
 # 1. `keep=` and `thin=`: fewer parameters, fewer draws,
 # 2. `track=`: values of your own test functions instead of parameters,
-# 3. `out=`: draws in files, that NumPy opens without reading them,
+# 3. `out=`: draws on disk, which are read when they are wanted,
 # 4. `*_setup` and `step`: your own loop, with running means and anything else.
 
 # %%
@@ -105,23 +105,23 @@ fig.tight_layout()
 # The chain sets out from the mode, and soon spreads out. The trace tells how much to throw away:
 # `burn_in` iterations are neither kept nor given to the test functions.
 #
-# ## Files
+# ## Draws on disk
 #
-# With `out=`, draws go to a folder, one `.npy` file a quantity, and stay out of memory both during
-# the run and after it.
+# With `out=`, draws go to a folder as they come, and stay out of memory both during the run and
+# after it. They survive whatever happens to the run, and it can go on from there: see `long_runs`.
 
 # %%
 temporary = tempfile.TemporaryDirectory()
 folder = Path(temporary.name) / "draws"
 on_disk = sgmcmc.sghmccv(**arguments, n_iters=n_iters, out=folder, verbose=False)
-for path in sorted(folder.rglob("*.npy")):
-    print(f"{path.relative_to(folder)}: {path.stat().st_size / 1e6:.1f} MB")
+size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+print(on_disk, f"{size / 1e6:.1f} MB", sep="\n")
 
 # %% [markdown]
-# `np.load(..., mmap_mode="r")` opens such a file, now or next month, and reads what you look at:
+# `load_draws` opens them, now or next month. Arrays read what you look at:
 
 # %%
-beta = np.load(folder / "params" / "beta.npy", mmap_mode="r")
+beta = sgmcmc.load_draws(folder)["beta"]
 print(beta.shape, "the first coefficient:", beta[:, 0].mean().round(3))
 
 # %% [markdown]

@@ -1,13 +1,13 @@
 """Checks of users' arguments. Errors name the argument, what was given, and what is allowed."""
 
 from .arguments import dataset as dataset
-from .arguments import folder as folder
 from .arguments import keep as keep
 from .arguments import like_params as like_params
 from .arguments import minibatch_size as minibatch_size
 from .arguments import params as params
 from .arguments import run_lengths as run_lengths
 from .arguments import stepsize as stepsize
+from .arguments import store as store
 from .arguments import temperature as temperature
 from .arrays import array as array
 from .arrays import cast as cast
@@ -47,6 +47,7 @@ from .values import function as function
 from .values import number as number
 from .values import same_names as same_names
 from .values import seed as seed
+from .values import verbose as verbose
 from .values import whole as whole
 from .words import described as described
 from .words import nearest as nearest

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from .. import tree
 from ..outside import is_outside
+from ..store.files import LOCK, RECORD
 from .arrays import array, cast, named
 from .values import by_parameter, names_of_parameters, number, same_names, scheduled, whole
 from .words import described
@@ -142,8 +143,8 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
     return n_iters, burn_in, int(thin)
 
 
-def folder(value: Any) -> Path | None:
-    """Check that a folder is empty, or can be made. The run makes it."""
+def store(value: Any) -> Path | None:
+    """Check that this is a store of draws, or a folder that is empty or can be made."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):
@@ -151,7 +152,10 @@ def folder(value: Any) -> Path | None:
     path, wrong = Path(value), ""
     try:
         path.lstat()
-        wrong = "is a file" if not path.is_dir() else "is not empty" if any(path.iterdir()) else ""
+        if not path.is_dir():
+            wrong = "is a file"
+        elif not (path / RECORD).exists() and any(p.name != LOCK for p in path.iterdir()):
+            wrong = "is not empty, and no store of sgmcmc"
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:

@@ -31,6 +31,18 @@ def boolean(name: str, value: Any, params: Any = None) -> bool:
     return bool(value)
 
 
+def verbose(name: str, value: Any, params: Any = None) -> Any:
+    """Return True, False, or a function that is told of progress."""
+    if callable(value):
+        return value
+    try:
+        return boolean(name, value)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be True, False or a function of a Report, not {described(value)}"
+        ) from None
+
+
 def number(
     name: str,
     value: Any,

@@ -159,6 +159,8 @@ def set_up_programs(
     for settings in combined(others):
         first = 1.0 if stepsizes is None else stepsizes[0]
         call = {**given, **settings, "stepsize": first, "seed": seed, "verbose": False}
+        if "resume" in call:
+            raise TypeError("tune() cannot resume a run")
         plan = row.plan(bound(setup, (), call))
         if not programs:
             if loss is None:

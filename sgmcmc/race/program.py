@@ -38,6 +38,9 @@ class Kept:
             iteration = self.base + (at + i + 1) * self.thin
             self.rows[iteration] = tree.map(lambda x, i=i: x[i].copy(), some)
 
+    def done(self, sampler: Sampler) -> None:
+        """There is nothing to do."""
+
     def back_to(self, iteration: int) -> None:
         """Forget draws from after an iteration."""
         self.rows = {t: row for t, row in self.rows.items() if t <= iteration}

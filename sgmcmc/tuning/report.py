@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..progress import duration
+
 
 def line(report: dict[str, Any], n_iters: int | None, seconds: float) -> str:
     """What was found and what to expect, given the seconds that an iteration takes."""
@@ -25,11 +27,3 @@ def between(spread: list[float]) -> str:
     """The smallest and the largest of some numbers."""
     low, _, high = spread
     return f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"
-
-
-def duration(seconds: float) -> str:
-    """A time in words."""
-    units = {"h": 3600, "min": 60, "s": 1, "ms": 1e-3, "µs": 1e-6}
-    unit = next((unit for unit, size in units.items() if seconds >= size), "µs")
-    value = seconds / units[unit]
-    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
