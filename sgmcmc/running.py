@@ -223,7 +223,7 @@ def wish(
         *checks.run_lengths(n_iters, burn_in, thin),
         checks.track(track, params),
         checks.keep(keep, params),
-        checks.store(out),
+        checks.store("out", out),
         resume,
         checks.number("flush", flush, above=0),
         checks.verbose("verbose", verbose),

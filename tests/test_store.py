@@ -15,7 +15,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import progress, tree
 from sgmcmc.describe import SAMPLERS
-from sgmcmc.store import layout, record
+from sgmcmc.store import layout, record, writing
 from sgmcmc.store.files import LOCK, RECORD
 
 from . import slow
@@ -238,6 +238,20 @@ class TestResume:
     def test_a_first_run_is_simply_a_run(self, tmp_path):
         draws = sgmcmc.sgld(**ARGUMENTS, n_iters=30, out=tmp_path / "x", resume=True)
         assert_same(draws, sgmcmc.sgld(**ARGUMENTS, n_iters=30))
+
+    def test_a_run_that_ended_before_its_first_commit(self, tmp_path):
+        """As where it is killed within the first half minute: there are files, but no record."""
+        path = tmp_path / "x"
+        call = {**ARGUMENTS, "n_iters": 300}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(layout, "CHUNK_BYTES", 1000)
+            patch.setattr(writing.Store, "commit", lambda *_: None)
+            sgmcmc.sgld(**call, out=path)
+        assert list((path / "posterior" / "b").iterdir())
+        with pytest.raises(ValueError, match="has no record of sgmcmc"):
+            sgmcmc.load_draws(path)
+        draws = sgmcmc.sgld(**call, out=path, resume=True)
+        assert_same(draws, sgmcmc.sgld(**call))
 
     def test_more_iterations_go_on(self, tmp_path):
         sgmcmc.sgld(**ARGUMENTS, n_iters=30, out=tmp_path / "x")

@@ -143,28 +143,28 @@ def run_lengths(n_iters: Any, burn_in: Any, thin: Any) -> tuple[int, int, int]:
     return n_iters, burn_in, int(thin)
 
 
-def store(value: Any) -> Path | None:
+def store(name: str, value: Any) -> Path | None:
     """Check that this is a store of draws, or a folder that is empty or can be made."""
     if value is None:
         return None
     if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"out must be the path of a folder, not {described(value)}")
+        raise TypeError(f"{name} must be the path of a folder, not {described(value)}")
     path, wrong = Path(value), ""
     try:
         path.lstat()
         if not path.is_dir():
             wrong = "is a file"
-        elif not (path / RECORD).exists() and any(p.name != LOCK for p in path.iterdir()):
+        elif any(path.iterdir()) and not any((path / own).exists() for own in (RECORD, LOCK)):
             wrong = "is not empty, and no store of sgmcmc"
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
-        raise ValueError(f"out must be a folder that can be made: {error}") from None
+        raise ValueError(f"{name} must be a folder that can be made: {error}") from None
     if wrong:
-        raise ValueError(f"out must be a new or an empty folder, but {str(path)!r} {wrong}")
+        raise ValueError(f"{name} must be a new or an empty folder, but {str(path)!r} {wrong}")
     path = path.absolute()
     there = next(p for p in (path, *path.parents) if p.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         wrong = "cannot be written to" if there.is_dir() else "is a file"
-        raise ValueError(f"out must be a folder that can be made, but {str(there)!r} {wrong}")
+        raise ValueError(f"{name} must be a folder that can be made, but {str(there)!r} {wrong}")
     return path

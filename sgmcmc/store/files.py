@@ -18,7 +18,7 @@ except ImportError:  # Windows, which locks by another call
 
 NO_ROOM = errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)
 ASIDE = ".writing"  # the end of the names of files that are not in place yet
-LOCK, RECORD = "lock", "sgmcmc.json"
+LOCK, RECORD = "sgmcmc.lock", "sgmcmc.json"
 
 
 def put(path: Path, parts: Iterable[Any], sync: bool = True) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import checks
 from ..draws import Draws
 from . import record
 from .layout import GROUPS, Kind
@@ -150,6 +152,8 @@ def load_draws(path: str | Path) -> Draws:
     ...     print(again, bool(again["mean"][-1] == draws["mean"][-1]))
     Draws(mean (500,); sgldcv, seed 1) True
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be that of a folder, not {checks.described(path)}")
     folder = Path(path)
     known = record.read(folder)
     if known is None:

@@ -260,7 +260,7 @@ def start_of(sampler: Sampler) -> dict[str, Any]:
 
 def save(sampler: Sampler, path: Any) -> None:
     """Write where the chains of a sampler stand, without draws."""
-    folder = checks.store(path)
+    folder = checks.store("path", path)
     if folder is None:
         raise TypeError("path must be that of a folder, not None")
     known = record.read(folder)
@@ -281,7 +281,7 @@ def save(sampler: Sampler, path: Any) -> None:
 
 def save_draws(draws: Draws, path: Any) -> None:
     """Write draws from memory to a new store."""
-    folder = checks.store(path)
+    folder = checks.store("path", path)
     if folder is None or record.read(folder) is not None:
         raise ValueError(f"path must be a new or an empty folder, not {path!r}, which has draws")
     chained = draws.settings.get("n_chains") is not None
