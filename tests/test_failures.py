@@ -1,5 +1,6 @@
 """A failure in the middle of a run says what happened, and loses nothing already drawn."""
 
+import contextlib
 import os
 import pickle
 import signal
