@@ -12,8 +12,7 @@ import numpy as np
 
 from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
 
-EPOCHS = 32  # for which an order is kept at least: to make one takes about as long as an epoch
-KEPT = 1024  # minibatches for which an order is kept at least
+EPOCHS = 100  # for which an order is kept: to make one takes about as long as an epoch
 LEFT_OVER = 0.005  # the share of rows that may be left out for so long, and not for an epoch alone
 WINDOW_BYTES = 32 << 20  # of a file, parts that are shuffled together
 PIECE_BYTES = 1 << 20  # of contiguous rows in such a part
@@ -43,8 +42,8 @@ class Reshuffled:
     """Minibatches are taken in turn, so that each row is looked at once in an epoch.
 
     The rows are put into random order and cut into minibatches, of which each epoch takes all, in a
-    random order of its own. After EPOCHS epochs or more there is another random order of the rows.
-    Chains have orders of their own of the same minibatches.
+    random order of its own. After EPOCHS epochs there is another random order of the rows. Chains
+    have orders of their own of the same minibatches.
 
     If n does not divide N, some rows are left over. As long as they are the same, a fast chain
     samples the posterior without them, whose mean is off by up to √s standard deviations if their
@@ -59,7 +58,7 @@ class Reshuffled:
     def __init__(self, N: int, n: int, seed: int, inner: int) -> None:
         self.N, self.n, self.seed = N, n, seed
         self.batches, self.left_over = divmod(N, n)
-        epochs, self.alike = max(EPOCHS, -(-KEPT // self.batches)), 1
+        epochs, self.alike = EPOCHS, 1
         if self.left_over > LEFT_OVER * N:
             epochs, self.alike = 1, epochs
         self.span = self.batches * epochs * (inner // math.gcd(inner, self.batches * epochs))

@@ -17,7 +17,7 @@ from .draws import Draws
 from .progress import Progress, Report
 from .sampler import Sampler
 from .store import identity, record
-from .store.writing import Store
+from .store.writing import Store, by_kind
 from .watch import watch
 
 
@@ -167,6 +167,8 @@ def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: boo
             run = {"origin": origin, "base": base, **lengths}
             known = None if part is None else part.known
             collector = Store(out, sampler, settings, run, flush, known)
+            if part is not None:
+                collector.expect(list(by_kind(no_draws(sampler, keep, track))))
         done = sampler.state.iteration - origin
         with Progress(burn_in + n_iters, settings["sampler"], verbose, done) as progress:
             span = burn_in, thin, track, progress, origin

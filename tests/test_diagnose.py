@@ -443,8 +443,9 @@ class TestWarnings:
         monkeypatch.setattr(sgmcmc.tuning, "noise_scale", lambda N, n: 0.0)
         with pytest.warns(TrustWarning, match="white coordinates the variance is not near 1"):
             sgmcmc.sgld(
-                *logistic(), minibatch_size=20, n_iters=6000, burn_in=500, seed=seed, verbose=False
-            )
+                *logistic(), minibatch_size=20, minibatches="independent", n_iters=6000,
+                burn_in=500, seed=seed, verbose=False,
+            )  # fmt: skip
 
     @pytest.mark.slow
     def test_a_chain_on_its_way(self, seed):

@@ -89,7 +89,7 @@ class TestLaw:
 
     @pytest.mark.parametrize("is_kept", [False, True])
     def test_rows_that_are_left_over(self, is_kept, seed, monkeypatch):
-        """40 of 640 rows: others in each epoch. The control leaves them out for 32 epochs.
+        """40 of 640 rows: others in each epoch. The control leaves them out for 100 epochs.
 
         Chains share these rows, but not what they do to parameters with orthogonal data.
         """
@@ -389,7 +389,6 @@ class TestResident:
         """Across changes of the order, with SGHMC's inner steps."""
         x = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
         monkeypatch.setattr(minibatches, "EPOCHS", 3)
-        monkeypatch.setattr(minibatches, "KEPT", 1)
         if where == "InPlace":
             monkeypatch.setattr(resident, "LARGE_ROW", 1)
         if where == "Windows":

@@ -176,6 +176,7 @@ class TestOthersReadIt:
         np.testing.assert_allclose(table["mean"], own["mean"], atol=2e-3)
         np.testing.assert_allclose(table["sd"], own["sd"], atol=2e-3)
 
+    @pytest.mark.slow
     def test_while_the_run_goes_on(self, tmp_path):
         """What is committed is read, and is the same as at the end."""
         seen = []
@@ -331,6 +332,14 @@ class TestResume:
             sgmcmc.run(other, 20, out=path, resume=True)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A run of 40 iterations, for tests that do not write to it."""
+    path = tmp_path_factory.mktemp("store") / "x"
+    sgmcmc.sgld(**ARGUMENTS, n_iters=40, out=path)
+    return path
+
+
 class TestRefused:
     """Each with its reason, before anything is run."""
 
@@ -355,16 +364,16 @@ class TestRefused:
             ({"log_prior": lambda params: -(params["b"] ** 2) - 1.0}, "is another function"),
         ],
     )
-    def test_another_run(self, more, message, tmp_path):
-        sgmcmc.sgld(**self.call, out=tmp_path / "x")
+    def test_another_run(self, more, message, made):
+        before = (made / RECORD).read_bytes()
         more = {"n_iters": 80, **more}
         with pytest.raises((ValueError, KeyError), match=message):
-            sgmcmc.sgld(**{**self.call, **more}, out=tmp_path / "x", resume=True)
+            sgmcmc.sgld(**{**self.call, **more}, out=made, resume=True)
+        assert (made / RECORD).read_bytes() == before
 
-    def test_another_sampler(self, tmp_path):
-        sgmcmc.sgld(**self.call, out=tmp_path / "x")
+    def test_another_sampler(self, made):
         with pytest.raises(ValueError, match="sampler is 'sgld' there, and 'psgld' here"):
-            sgmcmc.psgld(**self.call, out=tmp_path / "x", resume=True)
+            sgmcmc.psgld(**self.call, out=made, resume=True)
 
     def test_paths(self, tmp_path):
         file, other = tmp_path / "file", tmp_path / "other"
@@ -466,6 +475,7 @@ class TestFailures:
         assert (path / LOCK).exists()  # but nobody holds it
         sgmcmc.sgld(**ARGUMENTS, n_iters=2100, out=path, resume=True)
 
+    @pytest.mark.slow
     def test_a_full_disk(self, tmp_path):
         """A limit on the size of files, in a process of its own: the draws before are there."""
         pytest.importorskip("resource")

@@ -205,7 +205,7 @@ def chance(params, data):
     return tf.sigmoid(tf.linalg.matvec(data["X"], params["beta"]) + params["bias"])
 
 
-predicted = draws.predict(chance, testset, thin=200)
+predicted = draws.predict(chance, testset, thin=n_iters // 100)
 probability, y = predicted.mean, testset["y"]
 for name, value in predicted.score(y).items():
     print(f"{name:18} {value:.4f}")

@@ -58,6 +58,7 @@ class Store:
         self.chains, self.identity = sampler.engine.chains, sampler.identity()
         self.kinds: list[Kind] = []
         self.length, self.count, self.committed = 0, 0, 0
+        self.iteration = run["origin"]  # of the last commit
         self.buffers: list[np.ndarray] = []
         self.unsynced: list[Path] = []
         self.start: dict[str, Any] | None = None
@@ -79,6 +80,7 @@ class Store:
     def go_on(self, known: dict[str, Any]) -> None:
         """Continue a store where its record ends."""
         self.start, self.old_state = known["start"], known["state"]["file"]
+        self.iteration = known["iteration"]
         self.kinds, self.length = record.kinds(known), known["chunk"]
         self.count = self.committed = known["draws"]
         if self.kinds:
@@ -95,15 +97,7 @@ class Store:
     def add(self, at: int, draws: Mapping[str, Any]) -> None:
         """Store the draws with numbers at, at + 1, ...; arrays have shape (draws, chains, ...)."""
         arrays = by_kind(draws)
-        if not self.kinds:
-            self.kinds = list(arrays)
-            self.length = layout.chunk_length(self.kinds, self.chains)
-            self.allocate()
-        elif self.kinds != list(arrays):
-            raise ValueError(
-                "out: keep and track must be those with which the run began: it has "
-                f"{', '.join(k.origin for k in self.kinds)}"
-            )
+        self.expect(list(arrays))
         at += self.run["base"]
         with self.told():
             taken, many = 0, len(next(iter(arrays.values())))
@@ -117,6 +111,17 @@ class Store:
                 if filled + some == self.length:
                     self.write_chunk(number)
         self.count = at + many
+
+    def expect(self, kinds: list[Kind]) -> None:
+        """Learn what is to be stored, or see that it is what the run began with."""
+        if not self.kinds:
+            self.kinds, self.length = kinds, layout.chunk_length(kinds, self.chains)
+            self.allocate()
+        elif self.kinds != kinds:
+            raise ValueError(
+                "out: keep and track must be those with which the run began: it has "
+                f"{', '.join(k.origin for k in self.kinds)}"
+            )
 
     def write_chunk(self, number: int) -> None:
         """Write the chunk of each array, and remember to see them to the disk."""
@@ -134,8 +139,8 @@ class Store:
             self.commit(sampler)
 
     def end(self, sampler: Sampler, complete: bool = True) -> None:
-        """Commit at the end of a run, or where it stopped if there are draws."""
-        if complete or self.start is not None or self.count:
+        """Commit at the end of a run, or where it stopped if it came further."""
+        if complete or sampler.state.iteration > self.iteration:
             self.commit(sampler, complete)
 
     @property
@@ -199,6 +204,7 @@ class Store:
             with contextlib.suppress(OSError):
                 (self.folder / self.old_state).unlink()
         self.old_state, self.committed, self.last = saved["file"], draws, time.monotonic()
+        self.iteration = state.iteration
 
     @contextlib.contextmanager
     def told(self) -> Any:
