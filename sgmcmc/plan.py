@@ -173,9 +173,11 @@ def planned(
         row is looked at once in an epoch. What is noise in one step is then taken back in others of
         the same epoch, and draws are less wide. "independent": anew for each step. "auto" is
         "reshuffled", but for thermostats, which need independent noise.
-        Each chain has an order of its own. A copy of the data in shuffled order is kept in memory
-        for fast access, up to 1 GB. Data outside memory are read and shuffled in parts of 32 MB,
-        each of many pieces of 1 MB from all over the file: shuffle a sorted file beforehand.
+        Chains share the minibatches of an epoch, and take them in orders of their own. If there are
+        only a few of these, chains are not quite independent. A copy of the data in shuffled order
+        is kept in memory for fast access, up to 1 GB. Data outside memory are read and shuffled in
+        parts of 32 MB, each of many pieces of 1 MB from all over the file: shuffle a sorted file
+        beforehand.
     shared_minibatches : bool
         Use the same minibatches for all chains. With 4 to 32 chains, a chain's step is 2 to 6 times
         faster, but the chains are then dependent: R̂ and standard errors pooled over chains can no
