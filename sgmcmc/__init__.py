@@ -11,6 +11,10 @@ from . import stein as stein
 from .api import (
     baoab,
     baoab_setup,
+    gmc,
+    gmc_setup,
+    gsgnht,
+    gsgnht_setup,
     mixed,
     mixed_setup,
     psgld,
@@ -23,6 +27,8 @@ from .api import (
     scircv_setup,
     sgbarker,
     sgbarker_setup,
+    sggmc,
+    sggmc_setup,
     sghmc,
     sghmc_setup,
     sghmccv,
@@ -45,9 +51,12 @@ from .divergence import ChainDiverged
 from .draws import Draws
 from .dynamics import Dynamics, Noise
 from .dynamics.baoab import BAOAB
+from .dynamics.gmc import GMC
+from .dynamics.gsgnht import GSGNHT
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
 from .dynamics.sgbarker import SGBarker
+from .dynamics.sggmc import SGGMC
 from .dynamics.sghmc import SGHMC
 from .dynamics.sgld import SGLD
 from .dynamics.sgnht import SGNHT
@@ -64,19 +73,27 @@ from .race.table import Race
 from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
+from .spaces.flat import Ball, Euclidean
+from .spaces.manifolds import Manifold, Simplex, Sphere, Torus
+from .spaces.stiefel import Stiefel
 from .stepsize import cyclical, decay
 from .store.reading import StoredArray, load_draws
 from .tuning import TuningWarning
+from .vonmises import von_mises_fisher_log_prob
 from .watch import TrustWarning
 
 __all__ = [
     "BAOAB",
+    "GMC",
+    "GSGNHT",
     "PSGLD",
     "SCIR",
+    "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
     "SGRLD",
+    "Ball",
     "ChainDiverged",
     "ControlVariate",
     "Diagnosis",
@@ -84,7 +101,9 @@ __all__ = [
     "Dynamics",
     "Estimate",
     "Estimator",
+    "Euclidean",
     "Gibbs",
+    "Manifold",
     "ModeNotFound",
     "Noise",
     "Prediction",
@@ -92,9 +111,13 @@ __all__ = [
     "Report",
     "SGBarker",
     "Sampler",
+    "Simplex",
     "Space",
+    "Sphere",
+    "Stiefel",
     "StoredArray",
     "TopicModel",
+    "Torus",
     "TrustWarning",
     "TuningWarning",
     "baoab",
@@ -105,6 +128,10 @@ __all__ = [
     "fit_lda",
     "get_dataset",
     "get_params",
+    "gmc",
+    "gmc_setup",
+    "gsgnht",
+    "gsgnht_setup",
     "list_datasets",
     "load_draws",
     "mixed",
@@ -120,6 +147,8 @@ __all__ = [
     "scircv_setup",
     "sgbarker",
     "sgbarker_setup",
+    "sggmc",
+    "sggmc_setup",
     "sghmc",
     "sghmc_setup",
     "sghmccv",
@@ -136,4 +165,5 @@ __all__ = [
     "sgrld_setup",
     "step",
     "tune",
+    "von_mises_fisher_log_prob",
 ]

@@ -18,6 +18,7 @@ from .estimators.control_variate import ControlVariate
 from .mode import find_mode
 from .model import Evaluation, Model
 from .plan import Plan, each_start, printable
+from .programs import Programs
 from .sampler import Sampler, assemble
 from .spaces.affine import Affine, around
 from .store.identity import identity_of
@@ -124,9 +125,19 @@ def mode_of(plan: Plan) -> Mode:
     needed = "" if not plan.needs_mode else "stepsize=None"
     if plan.needs_mode and plan.schedule is not None:
         needed = f"precondition={plan.precondition!r}"
-    search = partial(
-        find_mode, model, plan.source, plan.n, plan.seed, verbose=plan.verbose, needed=needed
-    )
+    chart, around = model.chart, model.chart.around()
+    if chart.has_manifold:
+        model = replace(model, chart=around, programs=Programs())
+
+    parts = model, plan.source, plan.n, plan.seed
+
+    def search(*arguments: Any) -> Mode:
+        found = partial(find_mode, *parts, verbose=plan.verbose, needed=needed)(*arguments)
+        if not chart.has_manifold:
+            return found
+        # The gradient around a manifold is not that of functions which go on around it otherwise
+        return Mode(chart.inverse(around.forward(found.x)), None)
+
     if plan.needs_mode and not isinstance(plan.estimator, ControlVariate):
         return search(start, None, ControlVariate.n_iters_opt)
     return plan.estimator.start(start, search)

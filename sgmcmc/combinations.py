@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import tree
+from .charts import counters_of
 from .checks.coordinates import DENSE
 from .dynamics import Dynamics
+from .dynamics.gmc import GMC
+from .dynamics.mixed import Mixed
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
 from .dynamics.sgnht import SGNHT
@@ -19,9 +22,29 @@ from .tuning.laws import CHOICES
 
 
 def check(
-    dynamics: Dynamics, gibbs: Any, chart: Chart, estimator: Estimator, temperature: Any
+    dynamics: Dynamics,
+    gibbs: Any,
+    chart: Chart,
+    estimator: Estimator,
+    temperature: Any,
+    has_all_rows: bool,
 ) -> None:
     """Check that the parts of a sampler can be combined."""
+    if isinstance(dynamics, GMC) and not has_all_rows:
+        raise ValueError(
+            "minibatch_size must be 'all' for GMC, whose Metropolis step needs all rows"
+        )
+    blocks = dynamics.blocks.values() if isinstance(dynamics, Mixed) else ()
+    if any(isinstance(block, GMC) for block in blocks):
+        raise ValueError("blocks must not have GMC, whose Metropolis step is for all parameters")
+    if dynamics.needs_rows:
+        if estimator.carried or estimator.needs_index or counters_of(dynamics):
+            raise ValueError(
+                "gradient_noise must be None or given: it is estimated from the gradients of "
+                "single rows, which only 'plain' and 'control_variates' have, without counts"
+            )
+        if temperature != 1:
+            raise ValueError("gradient_noise must be None or given where temperature is not 1")
     by_counts = any(tree.leaves(chart.has_counts))
     if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
         raise ValueError(
@@ -44,9 +67,14 @@ def check_tuning(
     precondition: Any,
     rescale: bool,
     is_auto: bool,
+    chart: Chart,
     p: int,
 ) -> None:
     """See that step sizes can be chosen, if that is wanted, for p free coordinates."""
+    if precondition is not None and chart.has_manifold:
+        raise ValueError(
+            "precondition must be None for parameters on a manifold, which has no white coordinates"
+        )
     is_diagonal = precondition is None or isinstance(precondition, Mapping)
     is_diagonal |= isinstance(precondition, str) and precondition == "diagonal"
     if rescale and (stepsize is not None or is_diagonal):

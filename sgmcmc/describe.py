@@ -12,8 +12,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import Parameter, Signature
 from typing import Any
 
@@ -44,7 +44,8 @@ class Row:
     """One sampler: its parts, and what its documentation shows.
 
     If `dynamics` is None, the sampler has an argument `dynamics`; if `estimator` is None, it has an
-    argument `gradient`. `without` names shared arguments that this sampler does not have. The
+    argument `gradient`. `without` names shared arguments that this sampler does not have, and
+    `fixed` has the values of others that it does not show. The
     example in its documentation uses `model`, one of the MODELS. `call` has the step size and the
     sampler's own arguments.
     """
@@ -56,6 +57,7 @@ class Row:
     call: str = "stepsize=1e-5"
     model: str = "normal"
     text: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def own_fields(self) -> list[Field]:
         """Return the dataclass fields that are the sampler's own arguments."""
@@ -65,7 +67,7 @@ class Row:
         """Return the names of the shared arguments that this sampler does not have."""
         fixed = ["dynamics"] * (self.dynamics is not None)
         fixed += ["gradient"] * (self.estimator is not None)
-        return {*HIDDEN, *self.without, *fixed}
+        return {*HIDDEN, *self.without, *self.fixed, *fixed}
 
     def plan(self, arguments: dict[str, Any]) -> Plan:
         """Check the arguments of a call, and return the parts of its sampler."""
@@ -83,7 +85,7 @@ class Row:
                     f"sgmcmc.Dynamics, not {checks.described(dynamics)}"
                 )
             name = type(dynamics).__name__
-        return planned(name, dynamics, estimator, **arguments)
+        return planned(name, dynamics, estimator, **arguments, **self.fixed)
 
 
 def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..., Sampler]]:
@@ -240,6 +242,23 @@ MODELS = {
         >>> bool(abs(sgmcmc.get_params(sampler)["omega"].sum() - 1) < 1e-5)
         True""",
     ),
+    "directions": (
+        """\
+        >>> def log_lik(params, data):
+        ...     return 2 * tf.reduce_sum(tf.linalg.matvec(data["x"], params["mu"]))
+        >>> x = np.random.default_rng(1).normal(size=(10_000, 3)) + [0, 0, 1]
+        >>> dataset = {"x": x / np.linalg.norm(x, axis=1, keepdims=True)}
+        """,
+        'log_lik, dataset, {"mu": [0.6, 0.0, 0.8]}',
+        """\
+        >>> bool(np.abs(draws["mu"].mean(axis=0) - [0, 0, 1]).max() < 0.05)
+        True
+        >>> bool(np.abs(np.linalg.norm(draws["mu"], axis=1) - 1).max() < 1e-5)
+        True""",
+        """\
+        >>> bool(sgmcmc.get_params(sampler)["mu"][2] > 0.9)
+        True""",
+    ),
     "mixed": (
         """\
         >>> def log_lik(params, data):
@@ -268,7 +287,7 @@ def example(name: str, row: Row, has_run: bool) -> str:
     model, first, seen, after = MODELS[row.model]
     made = "draws" if has_run else "sampler"
     call = (
-        "minibatch_size=0.1",
+        *([] if row.fixed else ["minibatch_size=0.1"]),
         *(["n_iters=2000", "burn_in=500"] if has_run else []),
         "seed=1",
         "verbose=False",
@@ -320,6 +339,7 @@ def stub() -> str:
         "from .estimators import Estimator",
         "from .progress import Report",
         "from .sampler import Sampler",
+        "from .spaces.manifolds import Manifold",
         "",
     ]
     for name in SAMPLERS:

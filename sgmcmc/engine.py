@@ -12,6 +12,7 @@ from . import tree
 from .checks import Tracked
 from .dynamics import Dynamics, Noise
 from .estimators import Estimate, Estimator
+from .estimators.rows import row_by_row
 from .feeder import Block, Wanted
 from .model import Batch, Model, each_chain
 from .random import folded
@@ -105,7 +106,10 @@ class Engine:
     def estimate(self, chains: Chains, state: Any, batch: Batch) -> tuple[Estimate, Any]:
         """Return the estimate from a minibatch, for the moving parameters, and the new state."""
         x = self.position(chains)
-        found, state = self.estimator.estimate(self.model, x, state, batch)
+        if self.dynamics.needs_rows:
+            found = row_by_row(self.estimator, self.model, x, state, batch)
+        else:
+            found, state = self.estimator.estimate(self.model, x, state, batch)
         if self.gibbs:
             moving = {k: g for k, g in found.gradient.items() if k not in self.gibbs}
             found = found._replace(gradient=moving)

@@ -15,24 +15,22 @@ import numpy as np
 import tensorflow as tf
 
 from . import __version__, checks, combinations, tree
+from .charts import chart_of, counters_of, without_gibbs
 from .cores import check_fork
 from .dynamics import Dynamics
-from .dynamics.mixed import Mixed
-from .dynamics.probabilities import MovesByCounts
+from .dynamics.geodesic import Geodesic
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
 from .dynamics.sghmc import FRICTION
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
-from .gibbs import Gibbs
 from .model import Model
 from .operations import in_turn
 from .programs import Programs, programs_of
 from .progress import Report
 from .source import Source
-from .spaces import Chart, Space
-from .spaces.constrained import spaces
+from .spaces import Space
 
 AUTO = 500  # rows in a minibatch before its size is chosen
 FEW = 2  # rows on which functions that draw random numbers are tried
@@ -128,11 +126,11 @@ def planned(
         from it are in `settings["tuning"]`.
     log_prior : function of params, optional
         The log prior density up to a constant. Flat by default.
-    minibatch_size : int, float or "auto"
+    minibatch_size : int, float, "all" or "auto"
         Rows in a minibatch: a count, or a proportion of all rows if below 1. They are drawn without
-        replacement. "auto", if no step size is given: the size with which most effective draws a
-        second are expected. It is measured, so it differs between machines: pass on what is in
-        `settings` to have the same draws.
+        replacement. "all": all rows. "auto", if no step size is given: the size with which most
+        effective draws a second are expected. It is measured, so it differs between machines: pass
+        on what is in `settings` to have the same draws.
     gradient : {"plain", "control_variates"} or Estimator
         How the gradient is estimated from a minibatch: from its rows alone; relative to the
         gradient near the mode, as in `sgldcv`; or by an estimator object, such as
@@ -207,7 +205,12 @@ def planned(
     params = checks.params(params, dtype)
     source = Source(checks.dataset(dataset, dtype), dtype)
     is_auto = isinstance(minibatch_size, str) and minibatch_size == "auto"
-    n = checks.minibatch_size(min(AUTO, source.N) if is_auto else minibatch_size, source.N)
+    sizes = {"auto": min(AUTO, source.N), "all": source.N}
+    if isinstance(minibatch_size, str):
+        minibatch_size = sizes.get(minibatch_size, minibatch_size)
+    n = checks.minibatch_size(minibatch_size, source.N)
+    if isinstance(dynamics, Geodesic):
+        stepsize = dynamics.time_step(stepsize, source.N)
     settings = {"sampler": name, "stepsize": printable(stepsize), "N": source.N}
     settings["minibatch_size"] = n
     if estimator is None:
@@ -223,7 +226,7 @@ def planned(
     if minibatches == "auto":
         minibatches = "independent" if moving.white_noise else "reshuffled"
     temperature = checks.temperature(temperature)
-    combinations.check(moving, gibbs, chart, estimator, temperature)
+    combinations.check(moving, gibbs, chart, estimator, temperature, n == source.N)
     if gibbs and isinstance(stepsize, Mapping):
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
     moved = {k: x for k, x in params.items() if k not in gibbs}
@@ -240,7 +243,7 @@ def planned(
         mode = chart.inverse(chart.check("mode", estimator.mode))
         estimator = replace(estimator, mode=mode)
 
-    x, counters = chart.inverse(params), moves_by_counts(moving).counters()
+    x, counters = chart.inverse(params), counters_of(moving)
     has_own_scales = isinstance(moving, (SCIR, PSGLD))
     given = stepsize is not None or has_own_scales
     precondition = checks.precondition(precondition, given, tree.size(x))
@@ -248,7 +251,7 @@ def planned(
     rescale = checks.boolean("rescale", rescale)
     combinations.check_tuning(
         *(name, moving, estimator, temperature, stepsize, precondition, rescale, is_auto),
-        tree.size(x),
+        *(chart, tree.size(x)),
     )
     counted = frozenset(k for c in counters for k in (params if c.names is None else c.names))
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))
@@ -312,47 +315,6 @@ def estimator_of(gradient: Any) -> Estimator:
         guess = checks.nearest(gradient, GRADIENTS)
         raise ValueError(f"gradient must be {wanted}, not {gradient!r}{guess}")
     raise TypeError(f"gradient must be {wanted}, not {checks.described(gradient)}")
-
-
-class NoCounts:
-    """Takes the place of a dynamics that moves no parameter by counts."""
-
-    def spaces(self, params: Any) -> Any:
-        return {}
-
-    def counters(self) -> list:
-        return []
-
-
-def moves_by_counts(dynamics: Dynamics) -> MovesByCounts:
-    """Return the dynamics if it defines spaces for its parameters, otherwise `NoCounts()`."""
-    return dynamics if isinstance(dynamics, MovesByCounts) else NoCounts()
-
-
-def without_gibbs(dynamics: Dynamics) -> tuple[Dynamics, dict[str, Callable]]:
-    """Split a dynamics into that of the moving parameters, and the functions of Gibbs steps."""
-    if not isinstance(dynamics, Mixed):
-        return dynamics, {}
-    gibbs = {k: b.draw for k, b in dynamics.blocks.items() if isinstance(b, Gibbs)}
-    return Mixed({k: b for k, b in dynamics.blocks.items() if k not in gibbs}), gibbs
-
-
-def chart_of(constrain: Any, dynamics: Dynamics, params: Any) -> Chart:
-    """Return the spaces of all parameters: those of the dynamics, and those of `constrain`."""
-    own = moves_by_counts(without_gibbs(dynamics)[0]).spaces(params)
-    given = spaces(constrain, params)
-    for name in constrain or {}:
-        if name in own:
-            raise ValueError(
-                f"constrain names {name!r}, which its sampler moves in a space of its own: leave "
-                "it out of constrain"
-            )
-        if name in without_gibbs(dynamics)[1]:
-            raise ValueError(
-                f"constrain names {name!r}, which a Gibbs step draws: what its function returns is "
-                "taken as it is, so leave it out of constrain"
-            )
-    return Chart({k: own.get(k, given[k]) for k in params})
 
 
 def starting_statistic(model: Model, x: Any, rows: Any, N: int) -> Any:

@@ -105,7 +105,7 @@ def either(of_params):
 
 
 GRAPH = "works on values but not in compiled code: {}…must be made of TensorFlow operations"
-ROWS = "a whole number of rows from 1 to N = 20, or a proportion below 1"
+ROWS = "a whole number of rows from 1 to N = 20, a proportion below 1, 'all' or 'auto'"
 WHOLE, FROM_0 = "a positive whole number", "a whole number, 0 or more"
 POSITIVE, SHARE = "a finite number above 0", "a finite number above 0 and at most 1"
 

@@ -107,7 +107,7 @@ def like_params(name: str, value: Any, params: Any, leading: tuple[int, ...]) ->
 
 def minibatch_size(value: Any, N: int) -> int:
     """Return the number of rows in a minibatch."""
-    wanted = f"a whole number of rows from 1 to N = {N}, or a proportion below 1"
+    wanted = f"a whole number of rows from 1 to N = {N}, a proportion below 1, 'all' or 'auto'"
     try:
         size = number("minibatch_size", value, above=0)
     except (TypeError, ValueError) as error:

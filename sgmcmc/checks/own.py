@@ -27,9 +27,12 @@ def tunable(
     return field(default=default, metadata=metadata)
 
 
-def required(check: Callable, doc: str) -> Any:
-    """Declare a sampler's own argument without a default, which comes after the step size."""
-    return field(metadata={"check": check, "doc": doc, "positional": True})
+def required(check: Callable, doc: str, positional: bool = True) -> Any:
+    """Declare a sampler's own argument without a default.
+
+    If it is `positional`, it comes after the step size, which then has no default either.
+    """
+    return field(metadata={"check": check, "doc": doc, "positional": positional})
 
 
 def own(tuning: Any, params: Any) -> Any:

@@ -66,6 +66,8 @@ def why_no_scores(origin: Origin) -> str | None:
         return "some parameters are drawn by Gibbs steps"
     if engine.model.counters or any(tree.leaves(engine.model.chart.has_counts)):
         return "probabilities move by counts, not by gradients"
+    if engine.model.chart.has_manifold:
+        return "parameters lie on a manifold"
     if engine.tempered:
         return "the chain is tempered"
     return None

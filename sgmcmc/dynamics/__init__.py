@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..estimators import Estimate
 
@@ -51,6 +51,9 @@ class Dynamics(ABC):
     white_noise : bool
         True if the noise of gradients must be independent from step to step. Minibatches are then
         drawn independently unless the user asks for others.
+    needs_rows : bool
+        True if `estimate.extra` must have the estimates of the gradient from single rows, which the
+        estimate from the minibatch is the mean of: a nest by parameter, with a second axis of rows.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Dynamics(ABC):
     """
 
     white_noise: bool = False
+    needs_rows: bool = False
 
     @property
     def inner_steps(self) -> int:
@@ -100,3 +104,11 @@ class Dynamics(ABC):
     def draw(self, chain: Any, h: Any) -> tuple[Any, dict[str, Any]]:
         """Return what is recorded: chart coordinates, and statistics by name, each by parameter."""
         return self.position(chain), {}
+
+
+@runtime_checkable
+class HasSpaces(Protocol):
+    """A dynamics that moves some parameters in spaces of its own."""
+
+    def spaces(self, params: Any) -> dict[str, Any]:
+        """Return the space of each of these parameters, by name."""

@@ -12,7 +12,7 @@ from .. import checks
 from ..estimators import Estimate
 from ..gibbs import Gibbs
 from ..random import folded
-from . import Dynamics, Noise
+from . import Dynamics, HasSpaces, Noise
 from .probabilities import Counter, MovesByCounts
 
 PARTS = 1 << 9  # the first of the numbers that are folded into keys, one for each parameter
@@ -40,6 +40,8 @@ def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
             found[key] = checks.own(block, {key: params[key]})
         except (TypeError, ValueError) as error:
             raise type(error)(f"{name}[{key!r}]: {error}") from None
+        if getattr(found[key], "learning_rate", None) is not None:
+            raise ValueError(f"{name}[{key!r}]: learning_rate must be left out: give its stepsize")
         if found[key].inner_steps > 1:
             lengths[key] = found[key].inner_steps
     if len(set(lengths.values())) > 1:
@@ -51,25 +53,31 @@ def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
 class Mixed(Dynamics):
     """Several samplers in one chain, each for its own parameters.
 
-    For example, `SCIR` or `SGRLD` moves probabilities, and `SGLD`, `SGHMC` or `SGNHT` real
-    parameters. They have one log likelihood and the same minibatches: all move at once, from the
-    same estimate at the same point. If SGHMC makes several steps in an iteration (`L`), the others
-    make as many. After each step, the parameters of `Gibbs` are drawn one after the other, given
-    the new values of the rest.
+    For example, `SCIR` or `SGRLD` moves probabilities, `SGGMC` directions, and `SGLD`, `SGHMC` or
+    `SGNHT` real parameters. They have one log likelihood and the same minibatches: all move at
+    once, from the same estimate at the same point. If SGHMC makes several steps in an iteration
+    (`L`), the others make as many. After each step, the parameters of `Gibbs` are drawn one after
+    the other, given the new values of the rest.
 
     `alpha` of `SCIR` and `SGRLD` is the prior of their parameter: leave it out of `log_prior`.
     """
 
     blocks: dict[str, Any] = checks.required(
         blocks,
-        "The sampler of each parameter: `SCIR`, `SGRLD`, `SGLD`, `SGHMC` or `SGNHT` with its own "
-        "arguments, such as `{'omega': SCIR(alpha=0.1), 'mu': SGLD()}`, or `Gibbs`.",
+        "The sampler of each parameter: `SCIR`, `SGRLD`, `SGLD`, `SGHMC`, `SGGMC` or others, with "
+        "its own arguments, such as `{'omega': SCIR(alpha=0.1), 'mu': SGLD()}`, or `Gibbs`.",
     )
 
     @property
     def white_noise(self) -> bool:  # type: ignore[override]  # read-only, as all fields are
         return any(
             block.white_noise for block in self.blocks.values() if isinstance(block, Dynamics)
+        )
+
+    @property
+    def needs_rows(self) -> bool:  # type: ignore[override]  # read-only, as all fields are
+        return any(
+            block.needs_rows for block in self.blocks.values() if isinstance(block, Dynamics)
         )
 
     @property
@@ -83,11 +91,11 @@ class Mixed(Dynamics):
         }
 
     def spaces(self, params: Any) -> Any:
-        return {
-            k: block.spaces({k: params[k]})[k]
-            for k, block in self.blocks.items()
-            if isinstance(block, MovesByCounts)
-        }
+        found: dict[str, Any] = {}
+        for k, block in self.blocks.items():
+            if isinstance(block, HasSpaces):
+                found |= block.spaces({k: params[k]})
+        return found
 
     def counters(self) -> list[Counter]:
         return [
@@ -125,6 +133,8 @@ class Mixed(Dynamics):
     def update(self, chain: Any, estimate: Estimate, noise: Noise, h: Any) -> dict[str, Any]:
         def update(block: Dynamics, chain: Any, gradient: Any, h: Any) -> Any:
             own = estimate._replace(gradient=gradient)
+            if block.needs_rows:
+                own = own._replace(extra={k: estimate.extra[k] for k in gradient})
             return block.update(*chain.values(), own, self.own(*chain, noise), h)
 
         return self.of_each(update, chain, estimate.gradient, h)

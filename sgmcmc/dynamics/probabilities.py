@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import checks, tree
 from ..spaces.counts import Gamma, Simplex
-from . import Dynamics, Noise
+from . import Dynamics, HasSpaces, Noise
 
 
 class Counter(NamedTuple):
@@ -22,11 +22,8 @@ class Counter(NamedTuple):
 
 
 @runtime_checkable
-class MovesByCounts(Protocol):
-    """A dynamics that defines spaces of its parameters, and perhaps functions of their counts."""
-
-    def spaces(self, params: Any) -> Any:
-        """Return the space of each parameter that it moves by counts."""
+class MovesByCounts(HasSpaces, Protocol):
+    """A dynamics that moves by counts, and perhaps has functions that draw them."""
 
     def counters(self) -> list[Counter]:
         """Return the user's functions that draw counts."""

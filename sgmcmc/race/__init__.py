@@ -187,5 +187,7 @@ def check_scored(plan: Plan, name: str) -> None:
             f"{name} needs loss: without it, draws are scored by the gradient of the log posterior "
             "by all parameters, but some are probabilities, or drawn by Gibbs steps"
         )
+    if plan.model.chart.has_manifold:
+        raise ValueError(f"{name} needs loss: draws on a manifold are not scored by gradients")
     if plan.temperature != 1:
         raise ValueError("loss must be given where temperature is not 1")

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from .. import checks, tree
 from ..describe import Row
+from ..dynamics.geodesic import OnManifold
 from ..dynamics.mixed import Mixed
 from ..dynamics.probabilities import Probabilities
 from ..dynamics.psgld import PSGLD
@@ -41,6 +42,8 @@ def choices(row: Row, grid: Any, params: Any) -> dict[str, list]:
     own = {f.name: f for f in fields(row.dynamics)} if row.dynamics else {}  # type: ignore[arg-type]  # a dataclass
     if row.dynamics and issubclass(row.dynamics, (Probabilities, Mixed)):
         own = {}  # these define the model
+    for name in ("manifold", "learning_rate"):  # the model, and another name of the step size
+        own.pop(name, None)
     known = ["stepsize", "minibatch_size", *own]
     if not isinstance(grid, Mapping):
         raise TypeError(
@@ -105,7 +108,7 @@ def default_steps(plan: Plan) -> list[float]:
     model, source, dynamics = plan.model, plan.source, plan.dynamics
     if isinstance(dynamics, SCIR):
         return geometric(0.02 * plan.n / source.N, 1.0)
-    if isinstance(dynamics, (SGRLD, Mixed)) or any(tree.leaves(model.chart.has_counts)):
+    if isinstance(dynamics, (SGRLD, Mixed, OnManifold)) or any(tree.leaves(model.chart.has_counts)):
         raise ValueError(
             "grid must have 'stepsize' for this sampler, such as np.geomspace(1e-6, 1e-2, 9)"
         )

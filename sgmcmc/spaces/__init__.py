@@ -47,6 +47,8 @@ class Space:
     True
     """
 
+    needs_geodesics: bool = False  # whether only samplers on manifolds can move in it
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -81,6 +83,10 @@ class Space:
     def elsewhere(self, x: Any) -> Any:
         """Return a second point at which counts are checked; the same if there are none."""
         return x
+
+    def around(self) -> Space:
+        """Return the space in which a mode is searched for: it has no bounds and no curvature."""
+        return self
 
     def place(self, x: Any, statistic: Any) -> Any:
         """Map starting values x to those of the chain, given the log posterior's gradient there."""
@@ -133,6 +139,15 @@ class Chart:
     def has_counts(self) -> Any:
         """True for each parameter whose gradient is counts."""
         return tree.map(lambda s: overrides(s, "of_data"), self.spaces)
+
+    @property
+    def has_manifold(self) -> bool:
+        """True if a parameter lies on a manifold."""
+        return any(s.needs_geodesics for s in tree.leaves(self.spaces))
+
+    def around(self) -> Chart:
+        """The coordinates in which a mode is searched for: around manifolds, not on them."""
+        return Chart(tree.map(lambda s: s.around(), self.spaces), self.affine)
 
     def same(self, method: str) -> bool:
         """True if no parameter's space overrides this method."""

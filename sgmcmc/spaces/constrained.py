@@ -169,8 +169,13 @@ def spaces(constrain: Any, params: Any, name: str = "constrain") -> Any:
 
 def space_of(name: str, value: Any) -> Space:
     """Return the space for a name, a bijector or a space."""
-    if isinstance(value, Space):
+    if isinstance(value, Space) and not value.needs_geodesics:
         return value
+    if isinstance(value, Space):
+        raise ValueError(
+            f"{name} cannot be {value!r}, on which this sampler cannot move: pass it to sggmc or "
+            "gsgnht, as manifold="
+        )
     if isinstance(value, str) and value in NAMED:
         return NAMED[value]
     names = " or ".join(map(repr, NAMED))
