@@ -153,7 +153,8 @@ class Listing(dict):
 class RawFile:
     """A file as its source distributes it, gzipped or not.
 
-    The hash is that of the decompressed content, as mirrors compress it differently.
+    The hash is that of the decompressed content, as mirrors compress it differently; or that of the
+    file itself, where no other is known.
     """
 
     path: str
@@ -191,7 +192,7 @@ class RawFile:
             if not path.is_file():
                 raise FileNotFoundError(
                     f"there is no file {str(path)!r}: download {' or '.join(self.urls)} and save "
-                    f"it there, gzipped or not; or unset {FOLDER}, to have it downloaded"
+                    f"it there unchanged; or unset {FOLDER}, to have it downloaded"
                 )
             return path
         path = cache_folder() / self.path
@@ -202,7 +203,7 @@ class RawFile:
     def download(self, path: Path) -> None:
         """Download the file from the first mirror that gives it."""
         by_hand = (
-            f"save it as {str(path)!r}, gzipped or not, or let {FOLDER} name a folder that has "
+            f"save it as {str(path)!r}, unchanged, or let {FOLDER} name a folder that has "
             f"{self.path!r}"
         )
         try:
@@ -235,15 +236,19 @@ class RawFile:
             )
 
     def verified(self, path: Path) -> bytes:
-        """Return the decompressed content of a file; an error if it is not what it should be."""
-        content = path.read_bytes()
-        if content.startswith(GZIP):
+        """Return the decompressed content of a file; an error if it is not what it should be.
+
+        Either the content or the file itself must have the hash. Of some files, only the
+        hash of the gzipped form is known.
+        """
+        raw = content = path.read_bytes()
+        if raw.startswith(GZIP):
             try:
-                content = gzip.decompress(content)
+                content = gzip.decompress(raw)
             except Exception as error:
                 raise ValueError(f"is damaged ({checks.summary(error)})") from None
         found = hashlib.sha256(content).hexdigest()
-        if found != self.sha256:
+        if found != self.sha256 and hashlib.sha256(raw).hexdigest() != self.sha256:
             raise ValueError(
                 f"holds other content than it should: {len(content):,} bytes with the sha256 "
                 f"{found}, not {self.sha256}"

@@ -300,6 +300,21 @@ def test_a_file_with_other_content(own, cache, content, says, monkeypatch):
         table()
 
 
+def test_the_hash_may_be_that_of_the_file_or_of_its_content(tmp_path):
+    path, files = tmp_path / "numbers.gz", [gzip.compress(CONTENT, mtime=i) for i in (1, 2)]
+    of_content, of_file = (
+        data.RawFile(path.name, hashlib.sha256(hashed).hexdigest(), 0, [])
+        for hashed in (CONTENT, files[0])
+    )
+    for raw in files:
+        path.write_bytes(raw)
+        assert of_content.verified(path) == CONTENT
+    with pytest.raises(ValueError, match=f"holds other content .*, not {of_file.sha256}"):
+        of_file.verified(path)
+    path.write_bytes(files[0])
+    assert of_file.verified(path) == CONTENT
+
+
 # The binary cache
 
 
