@@ -111,7 +111,7 @@ def test_signatures_are_those_of_the_r_package():
     }
     for sampler in SAMPLERS.values():
         for name, parameter in inspect.signature(sampler).parameters.items():
-            if parameter.default is not parameter.empty:
+            if parameter.default is not parameter.empty and sampler is not sgmcmc.gmc:
                 assert parameter.default == defaults.get(name, parameter.default)
 
 

@@ -214,6 +214,11 @@ def of_kind(name):
         own = {"params": {"omega": np.full(4, 0.25)}, "alpha": 0.1, "keep_log": True}
         return {**ARGUMENTS, **model, **own, "stepsize": STEPS[name]}
     found = {**ARGUMENTS, "stepsize": STEPS[name]}
+    if name in ("sggmc", "gsgnht", "gmc"):
+        found["manifold"] = {"b": sgmcmc.Euclidean(lower=-2, upper=2)}
+        if name == "gmc":
+            del found["minibatch_size"]
+        return found
     if name == "mixed":
         blocks = {"net": sgmcmc.SGHMC(alpha=0.1, L=3), "b": sgmcmc.SGNHT()}
         return {**found, "blocks": blocks}

@@ -34,6 +34,12 @@ def tangent(manifolds: Any, x: Any, v: Any) -> Any:
     return tree.map(lambda m, x, v: m.tangent(x, v), manifolds, x, v)
 
 
+def before(manifolds: Any, x: Any, v: Any, h: Any) -> Any:
+    """Where a chain was half a step ago, when the last step ended: the way back."""
+    back = tree.map(tf.negative, v)
+    return moved(manifolds, x, back, tree.map(lambda h: h / 2, h))[0]
+
+
 def energy(manifold: Manifold, v: tf.Tensor) -> tf.Tensor:
     """Return vᵀv/m of each chain, with the dimension m: 1 on average if the heat is right."""
     square = tf.reduce_sum(v**2, axis=list(range(1, v.shape.rank)))
@@ -172,7 +178,8 @@ class Geodesic(OnManifold):
         drift = h * g + heated(z, C, share, V, h, is_matrix)
         by_matrix = lost is None and isinstance(C, np.ndarray)
         half = (share if lost is None else along(lost, x)) / 2
-        v = damped(m, x, v, half, by_matrix) + m.tangent(x, drift)
+        # The velocity was tangent but for rounding errors, which are taken out with the rest
+        v = m.tangent(x, damped(m, x, v, half, by_matrix) + drift)
         return damped(m, x, v, half, by_matrix)
 
     @property

@@ -11,7 +11,7 @@ from .. import checks, tree
 from ..checks import geodesic as arguments
 from ..estimators import Estimate
 from . import Noise
-from .geodesic import Geodesic, energy, moved, tangent
+from .geodesic import Geodesic, before, energy, moved, tangent
 from .sghmc import by_chain
 
 
@@ -20,7 +20,6 @@ class Thermostatted(NamedTuple):
 
     x: Any
     v: Any
-    end: Any
     xi: Any
 
 
@@ -71,36 +70,35 @@ class GSGNHT(Geodesic):
     white_noise = True
 
     def init(self, x: Any, noise: Noise, h: Any) -> Thermostatted:
-        v = tangent(self.manifold, x, noise.normals)
-
         def start(x: Any, C: Any, h: Any) -> tf.Tensor:
-            of_chain = by_chain(h)
-            return tf.ones(x.shape[:1], x.dtype) * (self.rho / of_chain if C is None else C)
+            C = self.rho / by_chain(h) if C is None else C
+            return tf.ones(x.shape[:1], x.dtype) * C
 
-        # None is no leaf of its own where the nest of parameters has one
-        xi = tree.map(start, x, self.friction, h)
-        return self.half(x, v, xi, noise, h, x)
-
-    def half(self, x: Any, v: Any, xi: Any, noise: Noise, h: Any, end: Any) -> Thermostatted:
-        """Move for half a step. `end` is where the last step ended; None: here."""
+        v, xi = tangent(self.manifold, x, noise.normals), tree.map(start, x, self.friction, h)
         x, v = moved(self.manifold, x, v, tree.map(lambda h: h / 2, h))
+        return Thermostatted(x, v, self.followed(xi, v, noise, h, 0.5))
+
+    def followed(self, xi: Any, v: Any, noise: Noise, h: Any, part: float) -> Any:
+        """The frictions after A for a part of a step."""
 
         def follow(m: Any, v: Any, xi: Any, h: Any, rate: Any) -> tf.Tensor:
             h = by_chain(h)
             rate = h if rate == "stepsize" else rate / h  # ρ/ε
-            return tf.minimum(xi + rate / 2 * (energy(m, v) - noise.temperature), 1 / h)
+            return tf.minimum(xi + part * rate * (energy(m, v) - noise.temperature), 1 / h)
 
-        xi = tree.map(follow, self.manifold, v, xi, h, self.thermostat_rate)
-        return Thermostatted(x, v, x if end is None else end, xi)
+        return tree.map(follow, self.manifold, v, xi, h, self.thermostat_rate)
 
     def update(
         self, chain: Thermostatted, estimate: Estimate, noise: Noise, h: Any
     ) -> Thermostatted:
         lost = tree.map(lambda xi, h: xi * by_chain(h), chain.xi, h)
         v = self.kicked(chain.x, chain.v, estimate, noise, h, lost)
-        there = self.half(chain.x, v, chain.xi, noise, h, None)
-        return self.half(there.x, there.v, there.xi, noise, h, there.x)
+        x, v = moved(self.manifold, chain.x, v, h)  # A, and A of the next step
+        return Thermostatted(x, v, self.followed(chain.xi, v, noise, h, 1.0))
 
     def draw(self, chain: Thermostatted, h: Any) -> tuple[Any, dict[str, Any]]:
-        of_heat = tree.map(energy, self.manifold, chain.v)
-        return chain.end, {"temperature": of_heat, "thermostat": chain.xi}
+        stats = {
+            "temperature": tree.map(energy, self.manifold, chain.v),
+            "thermostat": chain.xi,
+        }
+        return before(self.manifold, chain.x, chain.v, h), stats

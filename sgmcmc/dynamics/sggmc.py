@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 from .. import tree
 from ..estimators import Estimate
 from . import Noise
-from .geodesic import Geodesic, energy, moved, tangent
+from .geodesic import Geodesic, before, energy, moved, tangent
 
 
 class Turning(NamedTuple):
-    """A chain in the middle of a step: point and velocity there, and where the last step ended."""
+    """A chain in the middle of a step, where the gradient is taken, and its velocity."""
 
     x: Any
     v: Any
-    end: Any
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,12 @@ class SGGMC(Geodesic):
 
     def init(self, x: Any, noise: Noise, h: Any) -> Turning:
         v = tangent(self.manifold, x, noise.normals)
-        return Turning(*self.half(x, v, h), x)
-
-    def half(self, x: Any, v: Any, h: Any) -> tuple[Any, Any]:
-        """Move for half a step."""
-        return moved(self.manifold, x, v, tree.map(lambda h: h / 2, h))
+        return Turning(*moved(self.manifold, x, v, tree.map(lambda h: h / 2, h)))
 
     def update(self, chain: Turning, estimate: Estimate, noise: Noise, h: Any) -> Turning:
         v = self.kicked(chain.x, chain.v, estimate, noise, h)
-        end, v = self.half(chain.x, v, h)
-        return Turning(*self.half(end, v, h), end)
+        return Turning(*moved(self.manifold, chain.x, v, h))  # A, and A of the next step
 
     def draw(self, chain: Turning, h: Any) -> tuple[Any, dict[str, Any]]:
-        return chain.end, {"temperature": tree.map(energy, self.manifold, chain.v)}
+        temperature = tree.map(energy, self.manifold, chain.v)
+        return before(self.manifold, *chain, h), {"temperature": temperature}

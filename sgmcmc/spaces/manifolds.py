@@ -188,8 +188,7 @@ class Sphere(Manifold):
         per_speed = tf.math.divide_no_nan(tf.ones_like(speed), speed)
         cos, sin = tf.cos(speed * t), tf.sin(speed * t)
         x, v = x * cos + v * (per_speed * sin), v * cos - x * (speed * sin)
-        x = self.retract(x)
-        return x, self.tangent(x, v)
+        return self.retract(x), v
 
     def tangent(self, x: Any, v: Any) -> Any:
         return v - x * tf.reduce_sum(x * v, axis=-1, keepdims=True)
