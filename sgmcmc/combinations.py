@@ -27,10 +27,11 @@ def check(
     chart: Chart,
     estimator: Estimator,
     temperature: Any,
-    has_all_rows: bool,
+    n: int,
+    N: int,
 ) -> None:
     """Check that the parts of a sampler can be combined."""
-    if isinstance(dynamics, GMC) and not has_all_rows:
+    if isinstance(dynamics, GMC) and n < N:
         raise ValueError(
             "minibatch_size must be 'all' for GMC, whose Metropolis step needs all rows"
         )
@@ -42,6 +43,11 @@ def check(
             raise ValueError(
                 "gradient_noise must be None or given: it is estimated from the gradients of "
                 "single rows, which only 'plain' and 'control_variates' have, without counts"
+            )
+        if n < 2:
+            raise ValueError(
+                "minibatch_size must be 2 or more where gradient_noise is estimated: one row tells "
+                "no variance"
             )
         if temperature != 1:
             raise ValueError("gradient_noise must be None or given where temperature is not 1")

@@ -226,7 +226,7 @@ def planned(
     if minibatches == "auto":
         minibatches = "independent" if moving.white_noise else "reshuffled"
     temperature = checks.temperature(temperature)
-    combinations.check(moving, gibbs, chart, estimator, temperature, n == source.N)
+    combinations.check(moving, gibbs, chart, estimator, temperature, n, source.N)
     if gibbs and isinstance(stepsize, Mapping):
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
     moved = {k: x for k, x in params.items() if k not in gibbs}

@@ -23,7 +23,7 @@ STEPSIZE = {
     "sgrld": 1e-3,
     "sggmc": 0.01,
     "gsgnht": 0.01,
-    "gmc": 0.01,
+    "gmc": 0.002,
     "scir": 0.5,
     "mixed": 1e-3,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import tensorflow as tf
 from .. import checks, tree
 from ..checks import geodesic as arguments
 from ..estimators import Estimate
+from ..spaces import labels
 from ..spaces.manifolds import Manifold
 from . import Dynamics, Noise
 from .heat import covariance, damped, heated, projected, share_of
@@ -60,11 +62,11 @@ class OnManifold(Dynamics):
 
     def spaces(self, params: Any) -> Any:
         """Return the manifolds of the parameters that have one, after a test of each."""
-        for label, manifold, value in zip(
-            tree.names(params), tree.leaves(self.manifold), tree.leaves(params)
-        ):
-            start = np.asarray(manifold.inverse(manifold.check(label, value)))
-            manifold.test(label, start)
+        names = labels("params", params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the check of starting values warns
+            for name, manifold, value in zip(names, *map(tree.leaves, (self.manifold, params))):
+                manifold.test(name, np.asarray(manifold.inverse(manifold.check(name, value))))
         return {k: m for k, m in self.manifold.items() if not arguments.is_flat(m)}  # type: ignore[union-attr]  # by parameter, once checked
 
 
