@@ -65,7 +65,10 @@ from .estimators import Estimate, Estimator
 from .estimators.control_variate import ControlVariate
 from .gibbs import Gibbs
 from .mode import ModeNotFound
+from .models.documents import tf_idf
 from .models.lda import TopicModel, fit_lda
+from .models.sam import fit_sam
+from .models.spherical_topics import SphericalTopicModel
 from .prediction import Prediction
 from .progress import Report
 from .race import tune
@@ -114,6 +117,7 @@ __all__ = [
     "Simplex",
     "Space",
     "Sphere",
+    "SphericalTopicModel",
     "Stiefel",
     "StoredArray",
     "TopicModel",
@@ -126,6 +130,7 @@ __all__ = [
     "decay",
     "diagnose",
     "fit_lda",
+    "fit_sam",
     "get_dataset",
     "get_params",
     "gmc",
@@ -164,6 +169,7 @@ __all__ = [
     "sgrld",
     "sgrld_setup",
     "step",
+    "tf_idf",
     "tune",
     "von_mises_fisher_log_prob",
 ]

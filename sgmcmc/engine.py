@@ -144,7 +144,8 @@ class Engine:
         def inner(l: tf.Tensor, chains: Chains, changing: Any, _: tf.Tensor) -> tuple:
             here = tf.stack([i, l])
             index, flat, key = (at(x, here) for x in (block.index, block.noise, block.key))
-            key_of_counts = folded(key, COUNTS) if self.model.counters else ()
+            draws = self.model.counters or self.estimator.needs_key
+            key_of_counts = folded(key, COUNTS) if draws else ()
 
             def update(both: tuple, rows: dict[str, tf.Tensor]) -> tuple:
                 chains, changing = both
@@ -284,12 +285,12 @@ def wanted(
 ) -> Wanted:
     """Return what a block must hold besides rows and step sizes, for moving parameters at x.
 
-    It holds row numbers if the estimator asks for them, and keys if the dynamics, Gibbs steps or
-    functions that draw counts need them.
+    It holds row numbers if the estimator asks for them, and keys if it, the dynamics, Gibbs steps
+    or functions that draw counts need them.
     """
     noise = dynamics.noise(x)
     shapes = tree.map(lambda a: tf.TensorSpec(a.shape, a.dtype), noise[:2])
-    key = noise.key is True or len(gibbs) > 0 or len(model.counters) > 0
+    key = noise.key is True or estimator.needs_key or len(gibbs) > 0 or len(model.counters) > 0
     noise = Noise(*shapes, noise.key, noise.refresh)
     return Wanted(noise, dynamics.inner_steps, estimator.needs_index, key)
 

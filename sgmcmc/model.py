@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     """One minibatch: rows of data with a leading axis of chains, and N / n.
 
     `index` has the numbers of the rows if the estimator `needs_index`. `key` has a key for each
-    chain if a user's function draws counts.
+    chain if the estimator or a user's function draws random numbers.
     """
 
     rows: dict[str, Any]

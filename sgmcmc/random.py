@@ -177,9 +177,9 @@ def gammas(key: tf.Tensor, a: tf.Tensor, use: int = 0) -> tf.Tensor:
     return tf.exp(gamma_poisson(tf.zeros_like(a), a, key, use).value)
 
 
-def folded(key: tf.Tensor, number: int) -> tf.Tensor:
+def folded(key: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     """Derive a new key from a key and an integer; from keys of several chains, one for each."""
     first, second = tf.unstack(tf.bitcast(key, tf.uint32), axis=-1)
-    number = tf.fill(first.shape, tf.constant(number, tf.uint32))
+    number = tf.fill(first.shape, tf.cast(number, tf.uint32))
     words = threefry((first, second), number, tf.fill(first.shape, tf.constant(FOLD, tf.uint32)))
     return tf.bitcast(tf.stack(words, axis=-1), tf.int32)

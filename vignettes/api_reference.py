@@ -62,6 +62,13 @@ GROUPS = {
         "TopicModel.topics",
         "TopicModel.perplexity",
         "TopicModel.perplexities",
+        "tf_idf",
+        "fit_sam",
+        "SphericalTopicModel",
+        "SphericalTopicModel.top_words",
+        "SphericalTopicModel.proportions",
+        "SphericalTopicModel.log_perplexity",
+        "SphericalTopicModel.log_perplexities",
     ],
     "Samplers of your own": [
         "sample",

@@ -66,6 +66,8 @@ class Estimator(ABC):
         True if `estimate` changes the state. Otherwise only `renew` replaces it.
     needs_index : bool
         True if `estimate` needs the numbers of the rows in a minibatch, as `batch.index`.
+    needs_key : bool
+        True if `estimate` draws random numbers: `batch.key` has a key for each chain.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class Estimator(ABC):
     every: int | None = None
     carried: bool = False
     needs_index: bool = False
+    needs_key: bool = False
 
     def check(self, N: int) -> None:  # noqa: B027
         """Validate the settings against the number of rows."""

@@ -8,7 +8,7 @@ import os
 import warnings
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -72,10 +72,22 @@ def within(sizes: np.ndarray) -> np.ndarray:
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
+class Sparse(Protocol):
+    """Documents of different lengths, end to end: those of d are starts[d] to starts[d + 1]."""
+
+    starts: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """The largest number of different words in a document."""
+
+    def __len__(self) -> int: ...
+
+
 class Rows:
     """An array (documents, width) whose rows are made when they are read, and filled up with 0."""
 
-    def __init__(self, corpus: Corpus, values: np.ndarray) -> None:
+    def __init__(self, corpus: Sparse, values: np.ndarray) -> None:
         self.corpus, self.values = corpus, values
         self.shape, self.dtype = (len(corpus), corpus.width), values.dtype
 

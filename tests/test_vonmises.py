@@ -1,0 +1,70 @@
+"""The von Mises-Fisher log density against SciPy, sums of series and its own derivative."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+from scipy.special import gammaln, ive, logsumexp
+
+import sgmcmc
+from sgmcmc.vonmises import SMALL, log_normaliser
+
+KAPPAS = [0.0, 1e-8, 0.01, 0.3, 1.0, 5.0, 50.0, 500.0, 3e4]
+
+
+def by_series(d, kappa):
+    """log c(κ) + κ, with the Bessel function as the sum of its series, in logarithms."""
+    order, k = d / 2 - 1, np.arange(40_000.0)
+    if kappa == 0:
+        return gammaln(d / 2) - np.log(2) - d / 2 * np.log(np.pi)
+    terms = (2 * k + order) * np.log(kappa / 2) - gammaln(k + 1) - gammaln(k + order + 1)
+    return order * np.log(kappa) - d / 2 * np.log(2 * np.pi) - logsumexp(terms) + kappa
+
+
+@pytest.mark.parametrize("d", [2, 3, 10, 100, 1000, 5000])
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 2e-6), ("float64", 1e-9)])
+def test_the_normaliser_and_its_slope(d, dtype, error):
+    """With XLA, for small and large orders and concentrations, and where the formula changes."""
+    kappas = np.array([*KAPPAS, np.sqrt(SMALL * d / 2) * 0.999, np.sqrt(SMALL * d / 2) * 1.001])
+    with tf.GradientTape() as tape:
+        kappa = tf.constant(kappas, dtype)
+        tape.watch(kappa)
+        found = tf.function(log_normaliser, jit_compile=True, autograph=False)(d, kappa)
+    exact = np.array([by_series(d, k) for k in kappas])
+    np.testing.assert_allclose(found, exact, rtol=error, atol=error)
+    slope = tape.gradient(found, kappa)
+    h = np.maximum(1e-3 * kappas, 1e-3)
+    ratio = np.array([(by_series(d, k + e) - by_series(d, k)) / e for k, e in zip(kappas, h)])
+    np.testing.assert_allclose(slope, ratio, atol=2e-3)
+
+
+def test_the_ratio_of_bessel_functions():
+    kappa = tf.constant([0.5, 5.0, 50.0], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(kappa)
+        value = log_normaliser(10, kappa)
+    np.testing.assert_allclose(
+        1 - tape.gradient(value, kappa), ive(5, kappa) / ive(4, kappa), rtol=1e-8
+    )
+
+
+def test_densities_are_those_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    x, mean = (a / np.linalg.norm(a, axis=1)[:, None] for a in rng.normal(size=(2, 5, 4)))
+    kappa = np.array([0.1, 1, 10, 100, 1000])
+    found = sgmcmc.von_mises_fisher_log_prob(x[:, None], mean, kappa).numpy()
+    for k in range(5):
+        exact = stats.vonmises_fisher(mean[k], kappa[k]).logpdf(x)
+        np.testing.assert_allclose(found[:, k], exact, rtol=1e-7, atol=1e-7)
+
+
+def test_single_precision_at_a_large_concentration():
+    """κμᵀx − log I would lose all digits: both are near 30,000."""
+    d, kappa = 5000, 3e4
+    x = np.zeros(d)
+    x[:2] = np.cos(0.01), np.sin(0.01)
+    found = sgmcmc.von_mises_fisher_log_prob(
+        x.astype("float32"), np.eye(d, dtype="float32")[0], kappa
+    )
+    exact = by_series(d, kappa) + kappa * (np.cos(0.01) - 1)
+    assert float(found) == pytest.approx(exact, rel=1e-6)
