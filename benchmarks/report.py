@@ -283,6 +283,16 @@ def bias(result: dict) -> str:
     return "\n\n".join(parts)
 
 
+def manifold(result: dict) -> str:
+    """µs a step, and the ratio to SGHMC of the same size."""
+    found, rows = result["manifold"], []
+    for key, x in found.items():
+        size, name = key.split(" | ")
+        ratio = x["median"] / found[f"{size} | sghmc"]["median"]
+        rows.append([size, name, with_spread(x, 1e6), f"{ratio:.2f}"])
+    return f"{where(result)}\n\n{grid(['', '', 'µs a step', '÷ sghmc'], rows)}"
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "peers": peers,
     "scaling": scaling,
@@ -290,6 +300,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "first-call": first_call,
     "simplex": simplex,
     "bias": bias,
+    "manifold": manifold,
 }
 
 

@@ -64,7 +64,7 @@ def test_the_gradient_by_topics(seed):
     program = tf.function(estimator.on_documents, jit_compile=True, autograph=False)
     found = [
         program(tf.constant(BETA), rows, tf.constant([seed % 2**31, i], tf.int32))[1].numpy()
-        for i in range(300)
+        for i in range(500)
     ]
 
     def log_likelihood(beta):
