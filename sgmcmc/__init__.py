@@ -63,6 +63,8 @@ from .dynamics.sgnht import SGNHT
 from .dynamics.sgrld import SGRLD
 from .estimators import Estimate, Estimator
 from .estimators.control_variate import ControlVariate
+from .estimators.saga import SAGA
+from .estimators.svrg import SVRG
 from .gibbs import Gibbs
 from .mode import ModeNotFound
 from .models.documents import tf_idf
@@ -90,12 +92,14 @@ __all__ = [
     "GMC",
     "GSGNHT",
     "PSGLD",
+    "SAGA",
     "SCIR",
     "SGGMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
     "SGRLD",
+    "SVRG",
     "Ball",
     "ChainDiverged",
     "ControlVariate",

@@ -161,12 +161,19 @@ class Model:
 
         return self.programs.traced(method, call, self.affine, *arguments)(self.affine, *arguments)
 
-    def on_all(self, x: Any, source: Source) -> Evaluation:
-        """Evaluate the log likelihood of all rows of a source, at one point, in float64 sums."""
+    def of_chains(self, x: Any, rows: Any) -> Evaluation:
+        """Evaluate the log likelihood of some rows for each chain."""
+        return self.each_chain(self.data, x, tree.map(lambda a: a[None], rows))
+
+    def on_all(self, x: Any, source: Source, method: str = "data") -> Evaluation:
+        """Evaluate the log likelihood of all rows of a source, in float64 sums.
+
+        x is one point, or with the method `of_chains` one for each chain.
+        """
         total = None
         for rows in source.pieces():
             try:
-                part = self.traced_data(x, rows)
+                part = self.traced(method, x, rows)
             except tf.errors.OpError as error:
                 raise ValueError(f"log_lik raised {checks.summary(error)}") from error
             part = tree.map(lambda a: a.numpy().astype(np.float64), part)

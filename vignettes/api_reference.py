@@ -77,6 +77,8 @@ GROUPS = {
         "Estimator",
         "Estimate",
         "ControlVariate",
+        "SVRG",
+        "SAGA",
         "Space",
     ],
     "Step by step": ["step", "run", "get_params", "Sampler", "Sampler.save", "Report"],

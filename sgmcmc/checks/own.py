@@ -121,6 +121,13 @@ def optional_whole(name: str, value: Any, params: Any) -> int | None:
     return None if value is None else whole(name, value)
 
 
+def optional_text(name: str, value: Any, params: Any) -> str | None:
+    """Return None, or a name."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be the name of an array, not {described(value)}")
+    return value
+
+
 def optional_function(name: str, value: Any, params: Any) -> Callable | None:
     """Return None, or a function that draws random numbers from a key."""
     return None if value is None else keyed_function(name, value, params)

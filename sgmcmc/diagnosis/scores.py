@@ -99,7 +99,8 @@ def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
         exact = estimates(model, origin, ControlVariate(), state, flat, like, n_rows, rng)
     matrix = matrix_of(origin, p)
     moved = None
-    if not (engine.estimator.carried or engine.estimator.needs_index):
+    estimator = engine.estimator
+    if not (estimator.carried or estimator.needs_index or estimator.every):
         affine = engine.model.chart.affine
         away = flat if affine is None else flat - centre_of(origin, p)
         w = away / matrix if matrix.ndim == 1 else np.linalg.solve(matrix, away.T).T

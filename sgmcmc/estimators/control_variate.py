@@ -20,6 +20,28 @@ class Centre(NamedTuple):
     full: Evaluation
 
 
+def relative(model: Model, x: Any, centre: Any, batch: Batch) -> Estimate:
+    """Estimate the log posterior at x relative to that at a centre, where it is known.
+
+    The centre has the point, `x`, and the log likelihood of all data there, `full`, with an axis of
+    chains, of length 1 if they share it.
+    """
+
+    def here_and_there(x: Any, rows: Any, centre: Any) -> tuple[Evaluation, Evaluation]:
+        here = model.data(x, rows)
+        # 0 * g: one after the other. In parallel, XLA hands microseconds of work to threads.
+        then = tree.map(lambda c, g: c + 0 * g, centre, here.gradient)
+        return here, model.data(then, rows)
+
+    both = model.each_chain(here_and_there, x, batch.rows, centre.x)
+    here, there = tree.map(lambda a: batch.scale * a, both)
+    value, gradient = tree.map(lambda c, a, b: c + (a - b), centre.full, here, there)
+    error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
+    for a, c, e in zip(*map(tree.leaves, (x, centre.x, error))):
+        value += tf.reduce_sum((a - c) * e, axis=range(1, a.shape.rank))
+    return posterior(model, x, Evaluation(value, gradient), batch)
+
+
 @dataclass(frozen=True)
 class ControlVariate(Estimator):
     """Estimates the gradient relative to its exact value at a point θ̂ near the mode.
@@ -91,16 +113,5 @@ class ControlVariate(Estimator):
         return Centre(centre, tree.map(lambda a: tf.constant(a, dtype), full))
 
     def estimate(self, model: Model, x: Any, state: Centre, batch: Batch) -> tuple[Estimate, Any]:
-        def here_and_there(x: Any, rows: Any) -> tuple[Evaluation, Evaluation]:
-            here = model.data(x, rows)
-            # 0 * g: one after the other. In parallel, XLA hands microseconds of work to threads.
-            then = tree.map(lambda c, g: c + 0 * g, state.x, here.gradient)
-            return here, model.data(then, rows)
-
-        both = model.each_chain(here_and_there, x, batch.rows)
-        here, there = tree.map(lambda a: batch.scale * a, both)
-        value, gradient = tree.map(lambda c, a, b: c + (a - b), state.full, here, there)
-        error = tree.map(tf.subtract, state.full.gradient, there.gradient)
-        for a, c, e in zip(*map(tree.leaves, (x, state.x, error))):
-            value += tf.reduce_sum((a - c) * e, axis=range(1, a.shape.rank))
-        return posterior(model, x, Evaluation(value, gradient), batch), state
+        shared = tree.map(lambda a: a[None], state)
+        return relative(model, x, shared, batch), state

@@ -1,7 +1,8 @@
-"""The estimate of a minibatch, row by row, for dynamics that look at its noise."""
+"""The log posterior of single rows of a minibatch, for what looks at each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -9,6 +10,19 @@ import tensorflow as tf
 from .. import tree
 from ..model import Batch, Model
 from . import Estimate, Estimator
+
+
+def by_row(function: Callable, model: Model, rows: Any) -> Any:
+    """Evaluate a function of minibatches for each row alone: results have axes (chains, rows, ...).
+
+    `rows` have axes (chains, rows, ...). The function gets minibatches of one row.
+    """
+
+    def of_one(row: Any) -> Any:
+        return tuple(function(tree.map(lambda a: a[:, None], row)))
+
+    each = tree.each if model.in_turn else vectorised
+    return tree.map(rows_first, each(of_one, tree.map(rows_first, rows)))
 
 
 def row_by_row(estimator: Estimator, model: Model, x: Any, state: Any, batch: Batch) -> Estimate:
@@ -21,19 +35,17 @@ def row_by_row(estimator: Estimator, model: Model, x: Any, state: Any, batch: Ba
     N = round(n * batch.scale)
 
     def of_one(rows: Any) -> tuple[Any, Any]:
-        one = batch._replace(rows=tree.map(lambda a: a[:, None], rows), scale=float(N))
-        estimate, _ = estimator.estimate(model, x, state, one)
-        return estimate.value, estimate.gradient
+        one = batch._replace(rows=rows, scale=float(N))
+        return estimator.estimate(model, x, state, one)[0][:2]
 
-    def each(function: Any, rows: Any) -> Any:
-        if model.in_turn:
-            return tree.each(function, rows)
-        return tf.vectorized_map(function, rows, warn=False)
-
-    values, gradients = each(of_one, tree.map(rows_first, batch.rows))
-    gradients = tree.map(rows_first, gradients)
+    values, gradients = by_row(of_one, model, batch.rows)
     mean = tree.map(lambda g: tf.reduce_mean(g, axis=1), gradients)
-    return Estimate(tf.reduce_mean(values, axis=0), mean, N, gradients)
+    return Estimate(tf.reduce_mean(values, axis=1), mean, N, gradients)
+
+
+def vectorised(function: Callable, rows: Any) -> Any:
+    """Map a function over rows, all at once."""
+    return tf.vectorized_map(function, rows, warn=False)
 
 
 def rows_first(a: tf.Tensor) -> tf.Tensor:

@@ -22,8 +22,8 @@ from .lda import vocabulary
 from .spherical_topics import SphericalTopicModel
 
 SAMPLERS = {  # dynamics, and the heat of a step that comes from minibatches, if ε is chosen
-    "gsgnht": (GSGNHT, 0.5),
-    "sggmc": (SGGMC, 0.1),
+    "gsgnht": (GSGNHT, 0.2),
+    "sggmc": (SGGMC, 0.05),
 }
 STARTS = 112  # the purpose of a stream of random numbers
 FEW = 5  # each topic starts from this many documents
@@ -77,8 +77,8 @@ def fit_sam(
     sampler : {"gsgnht", "sggmc"}
         The sampler of the topics: see the functions of these names.
     stepsize : float or function, optional
-        The step ε of the sampler, or a schedule. None: at the start, minibatches add ε²σ² = .5 (for
-        "sggmc" .1) to the heat of a step, which is to be 1. σ² is the variance of their noise in a
+        The step ε of the sampler, or a schedule. None: at the start, minibatches add ε²σ² = .2 (for
+        "sggmc" .05) to the heat of a step, which is to be 1. σ² is the variance of their noise in a
         coordinate. It grows as topics form; ε²σ² should stay below 2.
     momentum : float
         As in `sggmc`: friction times ε.
