@@ -134,7 +134,7 @@ def of_temperature(found: list[Temperature], bias: float, comparisons: int) -> l
                         else "Make burn_in longer, or thermostat_rate larger (1e-3)"
                     )
                 )
-            elif t.thermostat / 2 > 2 * bias:
+            elif t.width is not None and t.thermostat / 2 > 2 * bias:
                 said.append(
                     f"The thermostat of {t.name} has a friction of {t.thermostat:.3g}, with which "
                     f"draws have {1 - t.thermostat / 2:.3g} times the posterior's variance: make "
@@ -143,7 +143,7 @@ def of_temperature(found: list[Temperature], bias: float, comparisons: int) -> l
         elif abs(beyond(over, t.error / t.expected, 1 - 2 * bias, 1 + 2 * bias)) > bound:
             what = (
                 "Gradient noise heats the chain, or the step is near the limit of stability: make "
-                "stepsize smaller, alpha larger or minibatches larger"
+                "stepsize smaller, friction larger or minibatches larger"
                 if over > 1
                 else "The momentum is not that of its equation"
             )

@@ -27,6 +27,7 @@ import numpy as np
 from .. import tree
 from ..dynamics import Dynamics
 from ..dynamics.baoab import BAOAB
+from ..dynamics.gsgnht import GSGNHT
 from ..dynamics.sghmc import SGHMC, friction
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
@@ -143,6 +144,9 @@ def temperatures(evidence: Evidence) -> list[Temperature]:
         xi, drift = None, 0.0
         if frictions is not None:
             frictions_here = np.atleast_2d(tree.leaves(frictions)[i])
+            step = origin.schedule[i]
+            if isinstance(dynamics, GSGNHT) and not callable(step):
+                frictions_here = frictions_here * step  # which is in units of 1/time
             middle = frictions_here.shape[1] // 2
             parts = frictions_here[:, :middle], frictions_here[:, middle:]
             xi, drift = float(frictions_here.mean()), float(parts[1].mean() - parts[0].mean())
