@@ -87,7 +87,7 @@ print(" ".join(f"{vocab[w]} ({mean[common[0], w]:.3f})" for w in least))
 # %% [markdown]
 # ## All documents at once
 #
-# The same model by `gmc`, with all documents in each step and nothing left out. Topics and
+# The same model by `gmc`, with all documents in each step and with a Metropolis test. Topics and
 # proportions are parameters of one chain: points of spheres and of simplices. A step sees the whole
 # matrix of documents. Its Metropolis test compares sums of some −10⁷, for which single precision is
 # too coarse.
@@ -113,24 +113,23 @@ def log_prior(params):
 
 
 D = documents.shape[0]
-steps = 4 if QUICK else 120
+steps = 4 if QUICK else 80
+rng = np.random.default_rng(1)
+few = [np.asarray(documents[rng.integers(0, D, 5)].mean(axis=0)) for _ in range(n_topics)]
+topics = np.array([x.ravel() / np.linalg.norm(x) for x in few]) + m / (2 * V)
 start_at = {
-    "beta": model.draws["beta"][0].astype(float) if QUICK else None,
+    "beta": topics / np.linalg.norm(topics, axis=1, keepdims=True),
     "theta": np.full((D, n_topics), 1 / n_topics),
 }
-rng = np.random.default_rng(1)
-few = [documents[rng.integers(0, D, 5)].mean(axis=0) for _ in range(n_topics)]
-start_at["beta"] = np.array([np.asarray(x).ravel() / np.linalg.norm(x) for x in few]) + m / (2 * V)
-start_at["beta"] /= np.linalg.norm(start_at["beta"], axis=1, keepdims=True)
 start = time.perf_counter()
 draws = sgmcmc.gmc(
     log_lik,
     {"v": documents.toarray(), "row": np.arange(D)},
     start_at,
-    {"beta": 1.5e-4, "theta": 1.5e-3},
+    {"beta": 5e-5, "theta": 5e-4},
     log_prior=log_prior,
     manifold={"beta": sgmcmc.Sphere(), "theta": sgmcmc.Simplex()},
-    L=5,
+    L=10,
     n_iters=steps,
     keep=["beta"],
     thin=max(1, steps // 20),
