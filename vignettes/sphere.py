@@ -169,7 +169,8 @@ fig.tight_layout()
 # With V known, and with the thermostat, E (xᵀμ₁)² is right to about .001. With V = 0 it is .065 too
 # small. Its draws follow the exact density at temperature 1.5 (dotted), and 1.5 is what the theory
 # says: noise of variance V adds εV/(2C) to the temperature, for the friction C. So where V is
-# unknown and counts as 0, a smaller ε makes the error smaller.
+# unknown and counts as 0, a smaller ε makes the error smaller. The friction of `gsgnht` has risen
+# from 10 to 15, which is C + εV/2.
 #
 # A single chain changes its mode only about twice in 1,000 iterations. So one chain of 10,000
 # iterations says little about the weights of the modes, and here we run a hundred, from everywhere
