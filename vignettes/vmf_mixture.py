@@ -21,6 +21,7 @@ import tensorflow as tf
 from scipy import optimize, special, stats
 
 QUICK = os.environ.get("SGMCMC_QUICK") == "1"  # the tests run all this in seconds
+jit = not QUICK  # compiling takes longer than so few iterations
 K = 4
 vmf = sgmcmc.von_mises_fisher_log_prob
 
@@ -122,6 +123,7 @@ mixed = sgmcmc.mixed(
     n_chains=4,
     seed=1,
     verbose=False,
+    jit=jit,
 )
 
 # %% [markdown]
@@ -145,6 +147,7 @@ exact = sgmcmc.gmc(
     seed=2,
     dtype="float64",
     verbose=False,
+    jit=jit,
 )
 print(f"{exact.stats['accepted'].mean():.0%} of the trajectories of gmc were accepted")
 
@@ -273,6 +276,7 @@ def sample(starts, n_iters, burn_in):
         },
         seed=1,
         verbose=False,
+        jit=jit,
     )
 
 
@@ -289,7 +293,7 @@ def held_out(draws):
 # random rows with eight from spherical k-means, each with random numbers of its own.
 
 # %%
-n_iters = 40 if QUICK else 2000
+n_iters = 200 if QUICK else 2000
 starts = {
     "random rows": [train[rng.choice(len(train), K, replace=False)] for _ in range(8)],
     "k-means": [spherical_k_means(train, rng) for _ in range(8)],
@@ -359,6 +363,7 @@ reference = sgmcmc.gmc(
     seed=1,
     dtype="float64",
     verbose=False,
+    jit=jit,
 )
 print(f"{reference.stats['accepted'].mean():.0%} accepted")
 print(reference.summary(names=["omega", "kappa"]))
