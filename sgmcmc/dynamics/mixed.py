@@ -29,7 +29,7 @@ def blocks(name: str, value: Any, params: Any) -> dict[str, Any]:
         block = value[key]
         if not isinstance(block, (Dynamics, Gibbs)) or isinstance(block, Mixed):
             raise TypeError(
-                f"{name}[{key!r}] must be SCIR(...), SGRLD(...), SGLD(), SGHMC(...), SGNHT(...) or "
+                f"{name}[{key!r}] must be SCIR(...), SGRLD(...), SGLD(), SGHMC(...), SGGMC(...) or "
                 f"Gibbs(...), not {checks.described(block)}"
             )
         try:
