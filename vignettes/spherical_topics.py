@@ -169,6 +169,7 @@ fig.tight_layout()
 # %% [markdown]
 # The samplers with minibatches go from nothing to topics in the time in which `gmc` has hardly left
 # its start: it has more than 160,000 coordinates to move at once, and its test only accepts very
-# short steps. The paper finds the same order. `sggmc` is ahead at first and overtaken, or not, as its
-# greater heat lets topics move faster but not settle. That curves still fall says that the chains
-# have not forgotten their start: for topics that you want to rely on, run longer, from several seeds.
+# short steps. The paper finds the same order. The greater heat of `sggmc` lets topics form sooner,
+# but a chain that is too hot draws from a flatter law than the posterior. That curves still fall
+# says that the chains have not forgotten their start. For topics that you want to rely on, run
+# longer, from several seeds.

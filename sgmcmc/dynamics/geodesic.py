@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,19 +143,14 @@ class Geodesic(OnManifold):
 
         It is a number for each chain, by parameter.
         """
-        leaves = tree.leaves(x)
-        nothing = [None] * len(leaves)
-        of_rows = tree.leaves(estimate.extra) if self.needs_rows else nothing
-        kicks = [
-            self.kick(*each)
-            for each in zip(
-                *map(tree.leaves, (self.manifold, x, v, estimate.gradient, noise.normals, h)),
-                *(tree.leaves(self.friction), tree.leaves(self.gradient_noise), of_rows),
-                nothing if lost is None else tree.leaves(lost),
-                [estimate.N] * len(leaves),
-            )
-        ]
-        return tree.pack(x, kicks)
+        none = tree.map(lambda _: None, x)
+        return tree.map(
+            partial(self.kick, N=estimate.N),
+            *(self.manifold, x, v, estimate.gradient, noise.normals, h),
+            *(self.friction, self.gradient_noise),
+            estimate.extra if self.needs_rows else none,
+            none if lost is None else lost,
+        )
 
     def kick(
         self,
@@ -176,7 +172,7 @@ class Geodesic(OnManifold):
             V, is_matrix = covariance(m, x, rows, N, V), V == "full"
         else:
             is_matrix = np.ndim(V) == 2 and V.shape != tuple(x.shape[1:])
-            V = projected(m, x, V) if is_matrix else V
+            V = projected(m, x, V) if is_matrix and not m.matrices else V
         drift = h * g + heated(z, C, share, V, h, is_matrix)
         by_matrix = lost is None and isinstance(C, np.ndarray)
         half = (share if lost is None else along(lost, x)) / 2
