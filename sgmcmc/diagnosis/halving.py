@@ -64,7 +64,7 @@ def halved(evidence: Evidence) -> Halved:
     lengths = n * evidence.thin, n * evidence.thin // 4, evidence.thin
     try:
         found = collect(
-            sampler, wish(here, *lengths, None, None, None, False, 30.0, False), watched=False
+            sampler, wish(here, *lengths, None, None, False, None, False, 30.0, False), watched=False
         )
     finally:
         sampler.feeder.close()

@@ -119,7 +119,7 @@ class Store:
             self.allocate()
         elif self.kinds != kinds:
             raise ValueError(
-                "out: keep and track must be those with which the run began: it has "
+                "out: keep, track and keep_gradients must be those with which the run began: it has "
                 f"{', '.join(k.origin for k in self.kinds)}"
             )
 
