@@ -30,8 +30,10 @@ class Chains(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the last inner step saw before it moved: the log posterior, and if they are kept, its
-    gradient and the point of both, in chart coordinates."""
+    """The log posterior that the last inner step saw before it moved.
+
+    If gradients are kept, with its gradient and the point of both, in chart coordinates.
+    """
 
     value: Any
     gradient: Any = ()

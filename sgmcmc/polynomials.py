@@ -6,6 +6,7 @@ They are made of draws and gradients, some draws at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from . import tree
 
 FOLDS = 5  # parts of the draws, each of which gets coefficients from the others
 NUMBERS = 2**20  # of the functions and quantities that are computed at a time
+TINY = np.finfo(float).tiny
 EACH = 4  # draws of a chain in a fold, at least, if chains are cut
 
 
@@ -52,7 +54,7 @@ class Folds:
 def ends(count: int) -> list[tuple[int, int]]:
     """The bounds of FOLDS equal parts."""
     at = np.linspace(0, count, FOLDS + 1).round().astype(int)
-    return [(int(low), int(high)) for low, high in zip(at, at[1:])]
+    return [(int(low), int(high)) for low, high in pairwise(at)]
 
 
 def steps(low: int, high: int, size: int) -> Iterator[slice]:
@@ -106,9 +108,6 @@ class Scaling(NamedTuple):
         variance = np.maximum(squares / count - (total / count) ** 2, 0)
         scale = np.where(variance > 0, np.exp2(np.round(np.log2(np.sqrt(variance) + TINY))), 1.0)
         return cls(scale * np.round((first + total / count) / scale), scale)
-
-
-TINY = np.finfo(float).tiny
 
 
 class Polynomials:

@@ -140,9 +140,7 @@ def quantities(
     return found
 
 
-def one_number(
-    shapes: dict[str, tuple[int, ...]], name: str, argument: str
-) -> tuple[str, range]:
+def one_number(shapes: dict[str, tuple[int, ...]], name: str, argument: str) -> tuple[str, range]:
     """Return the path of an array and the place in it, of a quantity such as ``beta[2]``."""
     path, bracket, index = str(name).partition("[")
     if bracket and path in shapes:
