@@ -75,6 +75,7 @@ from .prediction import Prediction
 from .progress import Report
 from .race import tune
 from .race.table import Race
+from .reduction import zero_variance
 from .running import get_params, run, step
 from .sampler import Sampler
 from .spaces import Space
@@ -176,4 +177,5 @@ __all__ = [
     "tf_idf",
     "tune",
     "von_mises_fisher_log_prob",
+    "zero_variance",
 ]

@@ -23,7 +23,7 @@ from .draws import Draws
 from .dynamics import Dynamics
 from .estimators.control_variate import ControlVariate
 from .plan import Plan, planned
-from .running import collect, run, wish
+from .running import check_gradients, collect, run, wish
 from .sampler import Sampler
 from .store.resuming import continued, from_checkpoint, resumed
 
@@ -102,6 +102,8 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
         of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
         plan = row.plan({k: v for k, v in arguments.items() if k not in of_run or k == "verbose"})
         wished = wish(plan.params, **of_run)
+        tempered = callable(plan.temperature) or plan.temperature != 1
+        check_gradients(wished, plan.model, plan.gibbs, tempered)
         plan, part = continued(plan, wished)
         if part is None:
             made = set_up(plan, wished.burn_in + wished.n_iters)

@@ -26,7 +26,7 @@ class Draws(Mapping):
     Attributes
     ----------
     stats : dict
-        Statistics that go with the draws, one number for each draw and chain:
+        Statistics that go with the draws:
 
         - ``log_posterior``: an estimate of the log posterior, up to a constant, at the point where
           the last step to this draw began, from the minibatch of that step. For probabilities, it
@@ -36,9 +36,13 @@ class Draws(Mapping):
         - ``thermostat``, of SGNHT: the friction ξ.
         - ``control_variates``, of `scircv`: the share of components that used them.
         - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
+        - ``gradients``, with ``keep_gradients=True``: the estimate of the gradient of the log
+          posterior at the draw, in the form of the parameters. It is by the free coordinates of
+          constrained ones, which are in ``coordinates`` then.
 
-        Temperatures, thermostats and control variates are dicts by parameter, even if there is only
-        one parameter: ``draws.stats["temperature"]["beta"]``.
+        Temperatures, thermostats, control variates and gradients are dicts by parameter, even if
+        there is only one parameter: ``draws.stats["temperature"]["beta"]``. All but gradients,
+        coordinates and log ω are one number for each draw and chain.
     settings : dict
         The name of the sampler, its arguments and seed, and the versions of the packages.
 

@@ -29,6 +29,17 @@ class Chains(NamedTuple):
     given: dict[str, Any]
 
 
+class Seen(NamedTuple):
+    """The log posterior that the last inner step saw before it moved.
+
+    If gradients are kept, with its gradient and the point of both, in chart coordinates.
+    """
+
+    value: Any
+    gradient: Any = ()
+    x: Any = ()
+
+
 @dataclass(frozen=True)
 class Engine:
     """The iterations of a sampler, made of a model, an estimator and a dynamics.
@@ -36,7 +47,8 @@ class Engine:
     `gibbs` has functions draw(params, rows, key) by parameter. `N` and `n` are the numbers of rows
     of the data and of a minibatch, `row_bytes` is the size of a row, and `size` the number of
     iterations in a block. `many` is True if the user sees an axis of chains. If `tempered`, the
-    last column of the schedule is the temperature.
+    last column of the schedule is the temperature. If it `keeps_gradients`, it records the points
+    at which gradients were taken, and the gradients.
     """
 
     model: Model
@@ -52,6 +64,7 @@ class Engine:
     chains: int
     dtype: Any
     many: bool
+    keeps_gradients: bool = False
 
     @property
     def apart(self) -> bool:
@@ -62,7 +75,7 @@ class Engine:
     def constants(self) -> tuple:
         """Constants of the compiled program, besides those of model, estimator and dynamics."""
         sizes = self.N, self.n, self.size, self.chains, self.dtype, self.many
-        return *sizes, self.apart, self.tempered, tuple(self.gibbs)
+        return *sizes, self.apart, self.tempered, tuple(self.gibbs), self.keeps_gradients
 
     def schedule(self, row: tf.Tensor, like: Any) -> tuple[Any, Any]:
         """Return step sizes, in the form of the moving parameters, and the temperature.
@@ -158,21 +171,20 @@ class Engine:
                 )  # inside the loop, so that noise is not copied into it
                 moving = dynamics.update(chains.moving, estimate, noise, h)
                 chains = self.drawn(chains._replace(moving=moving), rows, key)
-                value = self.model.seen_value(before, estimate.value)
-                return (chains, now if carried else ()), value
+                return (chains, now if carried else ()), self.seen(before, estimate)
 
             rows = {k: tf.gather_nd(v, here) for k, v in block.rows.items()}
             if data:  # resident: the block only says where the rows are
                 place = tf.gather_nd(block.place, here)
                 rows = {k: tf.gather(v, place) for k, v in data.items()}
-            (chains, changing), value = self.once_apart(update, (chains, changing), rows, once)
-            return l + 1, chains, changing, value
+            (chains, changing), seen = self.once_apart(update, (chains, changing), rows, once)
+            return l + 1, chains, changing, seen
 
         if self.wanted.noise.refresh:
             last = tf.stack([i, self.wanted.inner_steps])
             noise = self.noise(at(block.noise, last), at(block.key, last), temperature)
             chains = chains._replace(moving=dynamics.begin(chains.moving, noise, h))
-        start = 0, chains, state if carried else (), tf.zeros(self.chains, self.dtype)
+        start = 0, chains, state if carried else (), self.unseen(chains)
         if self.wanted.inner_steps == 1:
             _, *after = inner(*start)
         else:
@@ -197,23 +209,50 @@ class Engine:
             rows = tree.map(lambda x: x[None], flat) if one else flat
             return k + 1, *update(both, rows), flat
 
-        start = 0, both, tf.zeros(self.chains, self.dtype), rows
-        _, both, value, _ = tf.while_loop(
-            lambda k, *_: k < once, trip, start, parallel_iterations=1
-        )
-        return both, value
+        start = 0, both, self.unseen(both[0]), rows
+        _, both, seen, _ = tf.while_loop(lambda k, *_: k < once, trip, start, parallel_iterations=1)
+        return both, seen
 
-    def record(self, chains: Chains, value: tf.Tensor, h: Any) -> dict[str, Any]:
-        """Return what is recorded of an iteration: parameters as users see them, and statistics."""
+    def seen(self, x: Any, estimate: Estimate) -> Seen:
+        """Return what is recorded of the estimate at x, before the chains move on."""
+        value = self.model.seen_value(x, estimate.value)
+        return Seen(value, estimate.gradient, x) if self.keeps_gradients else Seen(value)
+
+    def unseen(self, chains: Chains) -> Seen:
+        """Return zeros in the form of what `seen` returns."""
+        value = tf.zeros(self.chains, self.dtype)
+        if not self.keeps_gradients:
+            return Seen(value)
+        zeros = tree.map(tf.zeros_like, self.position(chains))
+        return Seen(value, zeros, zeros)
+
+    def record(self, chains: Chains, seen: Seen, h: Any) -> dict[str, Any]:
+        """Return what is recorded of an iteration: parameters as users see them, and statistics.
+
+        If gradients are kept, `paired` has the points at which they were taken.
+        """
         x, stats = self.dynamics.draw(chains.moving, h)
         x = self.model.recorded(x)
-        trace = {"log_posterior": value} if self.model.has_value else {}
-        return {"params": self.model.params(self.ordered(x, chains.given)), **trace, **stats}
+        trace = {"log_posterior": seen.value} if self.model.has_value else {}
+        paired = {"paired": self.paired(seen)} if self.keeps_gradients else {}
+        params = self.model.params(self.ordered(x, chains.given))
+        return {"params": params, **trace, **stats, **paired}
+
+    def paired(self, seen: Seen) -> dict[str, Any]:
+        """Return a point as users see it, and the gradient there by chart coordinates.
+
+        Its free coordinates are added if the user's values are others.
+        """
+        model, x = self.model, self.ordered(seen.x, {})
+        found = {"params": model.params(model.recorded(x)), "gradients": seen.gradient}
+        if model.chart.is_shrunk or not model.chart.same("forward"):
+            found["coordinates"] = each_chain(model.chart.free, x)
+        return found
 
     def like(self, chains: Chains, row: tf.Tensor) -> dict[str, Any]:
         """Return `record` of the chains in their current state, with a log posterior of 0."""
         h, _ = self.schedule(row, self.dynamics.position(chains.moving))
-        return self.record(chains, tf.zeros(self.chains, self.dtype), h)
+        return self.record(chains, self.unseen(chains), h)
 
     def behind(self, affine: tuple) -> Engine:
         """The same engine with other white coordinates."""
@@ -254,8 +293,8 @@ class Engine:
 
         def body(i: tf.Tensor, chains: Chains, changing: Any, draws: list, fine: list) -> tuple:
             now = changing if carried else state
-            chains, changing, value, h = self.transition(data, chains, now, block, i, once)
-            draw = tree.leaves(self.record(chains, value, h))
+            chains, changing, seen, h = self.transition(data, chains, now, block, i, once)
+            draw = tree.leaves(self.record(chains, seen, h))
             # A large draw is looked at while it is in the cache, and others all at once at the end
             good = [tf.reduce_all(tf.math.is_finite(x)) for x, far in zip(draw, large) if far]
             fine = [a.write(i, tf.reduce_all(tf.stack(good))) for a in fine]
@@ -293,6 +332,19 @@ def wanted(
     key = noise.key is True or estimator.needs_key or len(gibbs) > 0 or len(model.counters) > 0
     noise = Noise(*shapes, noise.key, noise.refresh)
     return Wanted(noise, dynamics.inner_steps, estimator.needs_index, key)
+
+
+def why_no_gradients(model: Model, gibbs: Mapping[str, Callable], tempered: bool) -> str | None:
+    """Return why gradients do not tell the posterior of the draws; None if they do."""
+    if gibbs:
+        return "some parameters are drawn by Gibbs steps"
+    if model.counters or any(tree.leaves(model.chart.has_counts)):
+        return "probabilities move by counts, not by gradients"
+    if model.chart.has_manifold:
+        return "parameters lie on a manifold"
+    if tempered:
+        return "the chain is tempered"
+    return None
 
 
 def finite_rows(x: tf.Tensor) -> tf.Tensor:

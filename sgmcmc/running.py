@@ -14,8 +14,10 @@ from . import checks, tree
 from .collect import Memory
 from .cores import check_fork
 from .draws import Draws
+from .engine import why_no_gradients
+from .model import Model
 from .progress import Progress, Report
-from .sampler import Sampler
+from .sampler import Sampler, chosen, paired
 from .store import identity, record
 from .store.writing import Store, by_kind
 from .watch import watch
@@ -29,6 +31,7 @@ class Wish(NamedTuple):
     thin: int
     track: Mapping[str, checks.Tracked]
     keep: list[str]
+    keep_gradients: bool
     out: Path | None
     resume: bool
     flush: float
@@ -43,6 +46,7 @@ def run(
     thin: int = 1,
     track: Mapping[str, Callable[[dict], Any]] | None = None,
     keep: list[str] | None = None,
+    keep_gradients: bool = False,
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
@@ -65,6 +69,11 @@ def run(
         values are returned along with the draws, under the names given here.
     keep : list of str, optional
         The parameters whose draws are kept; `[]` for none. All by default.
+    keep_gradients : bool
+        Keep with each draw the estimate of the gradient of the log posterior there, for
+        `zero_variance`, as `draws.stats["gradients"]`. A draw is then the point at which the last
+        step began, one step before what is kept otherwise. Not for parameters that move by counts
+        or Gibbs steps, nor on manifolds.
     out : path, optional
         A new or empty folder, such as "chain.zarr", to which draws go as they come, instead of
         memory. `load_draws`, xarray and ArviZ read it, also while the run goes on (the latter two
@@ -114,7 +123,10 @@ def run(
     here, verbose = get_params(sampler), sampler.verbose if verbose is None else verbose
     if sampler.n_chains:
         here = tree.map(lambda x: x[0], here)
-    wished = wish(here, n_iters, burn_in, thin, track, keep, out, resume, flush, verbose)
+    of_draws = track, keep, keep_gradients
+    wished = wish(here, n_iters, burn_in, thin, *of_draws, out, resume, flush, verbose)
+    engine = sampler.engine
+    check_gradients(wished, engine.model, engine.gibbs, engine.tempered)
     return collect(sampler, wished, appended_to(sampler, wished))
 
 
@@ -156,7 +168,7 @@ def stored(wish: Wish) -> dict[str, Any] | None:
 
 def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: bool = True) -> Draws:
     """Run a sampler, and return its draws. Warn of doubtful ones, if they are to be `watched`."""
-    n_iters, burn_in, thin, track, keep, out, _, flush, verbose = wish
+    n_iters, burn_in, thin, track, keep, keep_gradients, out, _, flush, verbose = wish
     lengths = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin}
     settings = {**sampler.settings, **lengths}
     origin = sampler.state.iteration if part is None else part.origin
@@ -168,18 +180,18 @@ def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: boo
             known = None if part is None else part.known
             collector = Store(out, sampler, settings, run, flush, known)
             if part is not None:
-                collector.expect(list(by_kind(no_draws(sampler, keep, track))))
+                collector.expect(list(by_kind(no_draws(sampler, wish))))
         done = sampler.state.iteration - origin
         with Progress(burn_in + n_iters, settings["sampler"], verbose, done) as progress:
             span = burn_in, thin, track, progress, origin
-            sampler.run(n_iters, [collector], keep, *span)
+            sampler.run(n_iters, [collector], keep, *span, keep_gradients)
             collector.end(sampler)
     except (Exception, KeyboardInterrupt) as stop:
         if isinstance(stop, KeyboardInterrupt):  # may come before the state is updated
             gone = sampler.state.iteration - origin - burn_in
             collector.forget_after(max(0, gone // thin))
         if collector.is_empty:
-            collector.add(0, no_draws(sampler, keep, track))
+            collector.add(0, no_draws(sampler, wish))
         with contextlib.suppress(OSError):  # which the user is told already
             collector.end(sampler, complete=False)
         stop.draws = collector.draws(sampler, settings)  # type: ignore[union-attr]  # our own
@@ -192,14 +204,16 @@ def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: boo
     return found
 
 
-def no_draws(sampler: Sampler, keep: Any, track: Mapping[str, checks.Tracked]) -> dict[str, Any]:
+def no_draws(sampler: Sampler, wish: Wish) -> dict[str, Any]:
     """Return all that a run collects, but without draws: arrays of shape (0, chains, ...)."""
     engine, steps = sampler.engine, sampler.feeder.steps_at(None)
-    like = engine.traced_like(sampler.state.chain, tf.ones_like(steps))
+    if wish.keep_gradients:
+        engine = sampler.gradients
+    like = paired(engine.traced_like(sampler.state.chain, tf.ones_like(steps)))
     here = tree.map(lambda x: x[0], like["params"])
-    like["params"] = {k: like["params"][k] for k in keep}
-    if track:
-        values = {k: test.program(here) for k, test in track.items()}
+    like = chosen(like, wish.keep)
+    if wish.track:
+        values = {k: test.program(here) for k, test in wish.track.items()}
         like["track"] = tree.map(lambda x: tf.repeat(x[None], engine.chains, axis=0), values)
     return tree.map(lambda x: np.empty((0, *x.shape), x.dtype.as_numpy_dtype), like)
 
@@ -211,6 +225,7 @@ def wish(
     thin: Any,
     track: Any,
     keep: Any,
+    keep_gradients: Any,
     out: Any,
     resume: Any,
     flush: Any,
@@ -225,11 +240,25 @@ def wish(
         *checks.run_lengths(n_iters, burn_in, thin),
         checks.track(track, params),
         checks.keep(keep, params),
+        checks.boolean("keep_gradients", keep_gradients),
         checks.store("out", out),
         resume,
         checks.number("flush", flush, above=0),
         checks.verbose("verbose", verbose),
     )
+
+
+def check_gradients(
+    wish: Wish, model: Model, gibbs: Mapping[str, Callable], tempered: bool
+) -> None:
+    """Check that gradients can be kept, if they are to be."""
+    if not wish.keep_gradients:
+        return
+    why = why_no_gradients(model, gibbs, tempered)
+    if why is not None:
+        raise ValueError(f"keep_gradients must be False with this sampler, where {why}")
+    if not wish.keep:
+        raise ValueError("keep_gradients=True needs parameters to keep, and keep has none")
 
 
 def step(sampler: Sampler, n: int = 1) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +27,7 @@ from .progress import Progress
 from .source import Source
 from .streams import RENEWAL, stream
 
+BY_PARAMETER = "params", "gradients", "coordinates"  # what collectors get of those in `keep`
 CALL_SECONDS = 0.1  # about the longest call of compiled code, during which Ctrl-C is not heard
 
 
@@ -99,8 +101,8 @@ class Sampler:
         self.state = State(chains, estimator_state, 0)
         now = engine.traced_like(chains, first)["params"]
         self.params = tree.map(tf.Variable, engine.shown(now))
-        purpose = "advance", engine.constants
-        self.program = engine.model.programs.compiled(purpose, engine.advance, jit)
+        self.program = self.compiled(engine)
+        self.keeping: Callable | None = None  # the program that records gradients, once it is used
         self.followed: tuple[Mapping | None, Callable | None] = None, None
 
     def __repr__(self) -> str:
@@ -108,6 +110,16 @@ class Sampler:
         listed = ", ".join(f"{name} {tuple(x.shape)}" for name, x in shapes)
         name, done = self.settings["sampler"], self.state.iteration
         return f"Sampler({listed}; {name}, after {done:,} iterations)"
+
+    def compiled(self, engine: Engine) -> Callable:
+        """The program of an engine, which is compiled when it is called first."""
+        purpose = "advance", engine.constants
+        return engine.model.programs.compiled(purpose, engine.advance, self.jit)
+
+    @property
+    def gradients(self) -> Engine:
+        """The engine that records gradients with draws."""
+        return replace(self.engine, keeps_gradients=True)
 
     @property
     def n_chains(self) -> int | None:
@@ -183,13 +195,19 @@ class Sampler:
         track: Mapping[str, Tracked] | None = None,
         progress: Progress | None = None,
         origin: int | None = None,
+        keep_gradients: bool = False,
     ) -> None:
         """Advance by burn_in + n_iters iterations, and collect every thin-th of the last n_iters.
 
         They count from iteration `origin`, where the run began, which may be before the present
-        one. Collectors only get the parameters in `keep`. A call of the compiled program ends with
-        its block, or after about CALL_SECONDS.
+        one. Collectors only get the parameters in `keep`. With `keep_gradients` they get the points
+        at which gradients were taken, with these. A call of the compiled program ends with its
+        block, or after about CALL_SECONDS.
         """
+        run, to_free, affine = self.program, None, self.engine.model.chart.affine
+        if keep_gradients:
+            run = self.keeping = self.keeping or self.compiled(self.gradients)
+            to_free = None if affine is None else affine.to_free()
         size, began = self.feeder.size, self.state.iteration if origin is None else origin
         kept_from, end = began + burn_in, began + burn_in + n_iters
         calls = {name: test.call for name, test in track.items()} if track else None
@@ -216,7 +234,7 @@ class Sampler:
                 data, span = self.feeder.data(self.state.iteration), tf.constant([first, last])
                 arguments = self.engine.model.affine, data, *self.state[:2], block, span
                 clock = time.perf_counter()
-                stop, chains, changed, here, draws = self.program(*arguments)
+                stop, chains, changed, here, draws = run(*arguments)
                 seconds = (time.perf_counter() - clock) / (last - first)
                 pace = self.pace = max(1, min(2 * pace, most, int(CALL_SECONDS / seconds)))
 
@@ -224,11 +242,14 @@ class Sampler:
                 low = max(first, kept_from - j * size)
                 low += -(j * size + low - kept_from + 1) % thin
                 if collectors and (low < stop or stop < last or j * size + stop == end):
-                    wanted = {**draws, "params": {k: draws["params"][k] for k in keep}}
-                    kept = cut(wanted, slice(low, stop, thin))
+                    drawn, some = paired(draws), slice(low, stop, thin)
+                    kept = cut(chosen(drawn, keep), some)
+                    if to_free:
+                        gradients = to_free(cut(drawn["gradients"], some))
+                        kept["gradients"] = {k: gradients[k] for k in keep}
                     if follow:
-                        tracked = follow(draws["params"], tf.constant([low, stop, thin]))
-                        kept["track"] = cut(tracked, slice(low, stop, thin))
+                        tracked = follow(drawn["params"], tf.constant([low, stop, thin]))
+                        kept["track"] = cut(tracked, some)
                     for collector in collectors:
                         collector.add((j * size + low - kept_from) // thin, kept)
                 if stop < last:
@@ -247,6 +268,18 @@ class Sampler:
         finally:
             if now is not None:
                 tree.map(assign, self.params, now)
+
+
+def paired(draws: dict[str, Any]) -> dict[str, Any]:
+    """Return draws with the points of gradients in place of the parameters, if there are any."""
+    rest = {name: x for name, x in draws.items() if name != "paired"}
+    return {**rest, **draws.get("paired", {})}
+
+
+def chosen(draws: dict[str, Any], keep: Iterable[str]) -> dict[str, Any]:
+    """Return draws of the parameters in `keep` only, with all statistics."""
+    names = [name for name in BY_PARAMETER if name in draws]
+    return {**draws, **{name: {k: draws[name][k] for k in keep} for name in names}}
 
 
 def cut(nest: Any, span: slice) -> Any:

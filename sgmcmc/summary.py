@@ -119,25 +119,28 @@ def columns_of(x: Any, leading: tuple[int, int], some: slice) -> np.ndarray:
 
 
 def quantities(
-    shapes: dict[str, tuple[int, ...]], names: Sequence[str] | None
+    shapes: dict[str, tuple[int, ...]], names: Sequence[str] | None, argument: str = "names"
 ) -> list[tuple[str, range]]:
-    """Return the paths of arrays, and for each which of the numbers in a draw are wanted."""
+    """Return the paths of arrays, and for each which of the numbers in a draw are wanted.
+
+    Errors are about `argument`.
+    """
     sizes = {path: range(int(np.prod(shape[2:]))) for path, shape in shapes.items()}
     if names is None:
         return list(sizes.items())
     if isinstance(names, str) or not isinstance(names, (list, tuple)) or not names:
         raise TypeError(
-            f"names must be a list of names of quantities, such as {list(shapes)[:1]}, "
+            f"{argument} must be a list of names of quantities, such as {list(shapes)[:1]}, "
             f"not {checks.described(names)}"
         )
     found = []
     for name in names:
         whole = [path for path in shapes if path == name or path.startswith(f"{name}/")]
-        found += [(path, sizes[path]) for path in whole] or [one_number(shapes, name)]
+        found += [(path, sizes[path]) for path in whole] or [one_number(shapes, name, argument)]
     return found
 
 
-def one_number(shapes: dict[str, tuple[int, ...]], name: str) -> tuple[str, range]:
+def one_number(shapes: dict[str, tuple[int, ...]], name: str, argument: str) -> tuple[str, range]:
     """Return the path of an array and the place in it, of a quantity such as ``beta[2]``."""
     path, bracket, index = str(name).partition("[")
     if bracket and path in shapes:
@@ -146,12 +149,12 @@ def one_number(shapes: dict[str, tuple[int, ...]], name: str) -> tuple[str, rang
             place = int(np.ravel_multi_index(json.loads(bracket + index), shape))
         except (TypeError, ValueError):
             raise ValueError(
-                f"names has {name!r}, but one draw of {path!r} has shape {shape}"
+                f"{argument} has {name!r}, but one draw of {path!r} has shape {shape}"
             ) from None
         return path, range(place, place + 1)
     known = {*shapes, *(path.split("/")[0] for path in shapes)}
     raise ValueError(
-        f"names has {name!r}, which is not among the draws{checks.nearest(name, known)}"
+        f"{argument} has {name!r}, which is not among the draws{checks.nearest(name, known)}"
     )
 
 

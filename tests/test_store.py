@@ -365,7 +365,10 @@ class TestRefused:
             ({"n_iters": 20}, "n_iters must be at least 40, which is how many"),
             ({"thin": 2}, "thin must be 1, as in the run that"),
             ({"burn_in": 2}, "burn_in must be 0"),
-            ({"keep": ["b"]}, "keep and track must be those with which the run began"),
+            (
+                {"keep": ["b"]},
+                "keep, track and keep_gradients must be those with which",
+            ),
             ({"log_prior": lambda params: -(params["b"] ** 2) - 1.0}, "is another function"),
         ],
     )

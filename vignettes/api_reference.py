@@ -89,6 +89,7 @@ GROUPS = {
         "Prediction",
         "Prediction.score",
         "Draws.log_likelihood",
+        "zero_variance",
         "Draws.to_arviz",
         "Draws.concatenate",
     ],
@@ -126,9 +127,9 @@ def page() -> str:
         "<!-- Written by vignettes/api_reference.py from the docstrings: edit those. -->",
         "# Reference",
         "Each sampler `name` has a `name_setup`, which takes the same arguments without those of "
-        "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `out`, `flush`), and returns a "
-        "`Sampler` for `step`, `run` and `get_params`. Its `resume` is the path of a folder that "
-        "`out=` or `Sampler.save` has written, from which the chains go on.",
+        "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `keep_gradients`, `out`, "
+        "`flush`), and returns a `Sampler` for `step`, `run` and `get_params`. Its `resume` is the "
+        "path of a folder that `out=` or `Sampler.save` has written, from which the chains go on.",
         "\n".join(
             f"- {title}: " + ", ".join(f"[`{name}`](#{links[name]})" for name in names)
             for title, names in GROUPS.items()

@@ -63,9 +63,8 @@ def halved(evidence: Evidence) -> Halved:
     here = tree.map(lambda a: a[0], values["params"])
     lengths = n * evidence.thin, n * evidence.thin // 4, evidence.thin
     try:
-        found = collect(
-            sampler, wish(here, *lengths, None, None, None, False, 30.0, False), watched=False
-        )
+        wished = wish(here, *lengths, None, None, False, None, False, 30.0, False)
+        found = collect(sampler, wished, watched=False)
     finally:
         sampler.feeder.close()
     other = evidence_of(found).x

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from ..engine import why_no_gradients
 from ..estimators import Estimator
 from ..estimators.control_variate import Centre, ControlVariate
 from ..model import Batch, Model
@@ -62,15 +63,7 @@ class Scores(NamedTuple):
 def why_no_scores(origin: Origin) -> str | None:
     """Return why gradients say nothing of these draws; None if they do."""
     engine = origin.engine
-    if engine.gibbs:
-        return "some parameters are drawn by Gibbs steps"
-    if engine.model.counters or any(tree.leaves(engine.model.chart.has_counts)):
-        return "probabilities move by counts, not by gradients"
-    if engine.model.chart.has_manifold:
-        return "parameters lie on a manifold"
-    if engine.tempered:
-        return "the chain is tempered"
-    return None
+    return why_no_gradients(engine.model, engine.gibbs, engine.tempered)
 
 
 def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:

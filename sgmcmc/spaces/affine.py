@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,28 @@ class Affine:
         flat, matrix = np.asarray(self.laid(gradient), float), np.asarray(self.matrix, float)
         flat = matrix.T @ flat if matrix.ndim == 2 else matrix * flat
         return tree.map(np.asarray, self.with_covered(gradient, flat))
+
+    def to_free(self) -> Callable[[Any], Any]:
+        """A function that maps gradients by w, (draws, chains, ...), to those by x.
+
+        Gradients are nests of NumPy arrays.
+        """
+        matrix = np.asarray(self.matrix, float)
+        inverse = np.linalg.inv(matrix) if matrix.ndim == 2 else 1 / matrix
+
+        def mapped(gradient: Any) -> Any:
+            like = self.covered(gradient)
+            leaves = tree.leaves(like)
+            flat = np.concatenate([a.reshape(*a.shape[:2], -1) for a in leaves], axis=2)
+            flat = flat @ inverse if matrix.ndim == 2 else flat * inverse
+            ends = np.cumsum([int(np.prod(a.shape[2:])) for a in leaves])[:-1]
+            parts = [
+                part.reshape(a.shape).astype(a.dtype)
+                for part, a in zip(np.split(flat, ends, axis=2), leaves)
+            ]
+            return {**gradient, **tree.pack(like, parts)}
+
+        return mapped
 
 
 def around(x: Any, matrix: np.ndarray, shrink: Any = ()) -> Affine:

@@ -119,8 +119,8 @@ class Store:
             self.allocate()
         elif self.kinds != kinds:
             raise ValueError(
-                "out: keep and track must be those with which the run began: it has "
-                f"{', '.join(k.origin for k in self.kinds)}"
+                "out: keep, track and keep_gradients must be those with which the run began: it "
+                f"has {', '.join(k.origin for k in self.kinds)}"
             )
 
     def write_chunk(self, number: int) -> None:
