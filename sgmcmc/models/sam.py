@@ -88,8 +88,10 @@ def fit_sam(
         Parameter of the Dirichlet prior of the topics in a document.
     kappa : float, optional
         Concentration of documents. By default 6 V for V words. The paper has 3e4 for V = 5,000.
-    sigma, kappa_0 : float, optional
-        Concentrations of the topics and of their mean. By default 2 V.
+    sigma : float, optional
+        Concentration of the topics around their mean. By default 2 V.
+    kappa_0 : float, optional
+        Concentration of the mean of the topics around the mean document. By default 2 V.
     minibatch_size : int or float
         Documents in a minibatch: a count, or a proportion of all documents if below 1.
     n_iters : int
