@@ -17,7 +17,7 @@ from .words import described, nearest
 
 NOISE_ESTIMATES = "fisher", "fisher_matrix"
 THERMOSTATS = "parameter", "all", "coordinate", "matrix"
-MATRIX = 100  # the most numbers of a parameter for which there is a matrix in each step
+MATRIX = 100  # the most numbers of a parameter whose friction is a matrix
 
 
 def tunable(
@@ -168,7 +168,7 @@ def concentration_of_one(name: str, value: Any, like: np.ndarray) -> np.ndarray:
 
 
 def noise_estimate_of_one(name: str, value: Any, start: np.ndarray) -> str | None:
-    """None, or a word of NOISE_ESTIMATES for a parameter that is not too large for it."""
+    """None, or a word of NOISE_ESTIMATES."""
     if value is None:
         return value
     if not isinstance(value, str) or value not in NOISE_ESTIMATES:
@@ -177,11 +177,6 @@ def noise_estimate_of_one(name: str, value: Any, start: np.ndarray) -> str | Non
         raise ValueError(
             f"{name} must be None, {listed} or a dict of these by parameter, not "
             f"{described(value)}{guess}"
-        )
-    if value == "fisher_matrix" and start.size > MATRIX:
-        raise ValueError(
-            f"{name} cannot be 'fisher_matrix' for a parameter of {start.size:,} numbers: it is "
-            f"for at most {MATRIX}, as each step takes the roots of a matrix. Take 'fisher'"
         )
     return value
 
