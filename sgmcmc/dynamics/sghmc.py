@@ -71,7 +71,9 @@ class SGHMC(Corrected):
     rows of data and n in the minibatch: V̂ = N(N − n)/n · Cov ∇ log p(xᵢ | θ). Where α − β̂ would be
     negative, no noise is added. On the Gaussian above, q becomes 2αε, as if there were no gradient
     noise, as long as εσ² is well below 2α. Minibatches are then drawn independently unless you ask
-    for others. There must be a step size, as none is chosen.
+    for others. There must be a step size, as none is chosen. In a logistic regression with 54
+    features and minibatches of 500 rows, a step takes 1.1 times as long with `'fisher'` as with
+    these minibatches alone, and 7 times with `'fisher_matrix'`.
 
     Chen, Fox and Guestrin (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML;
     Baker (2018), thesis, section 4.3.2. `noise_estimate`: Ahn, Korattikara and Welling (2012),
