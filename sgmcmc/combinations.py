@@ -9,6 +9,7 @@ from . import tree
 from .charts import counters_of
 from .checks.coordinates import DENSE
 from .dynamics import Dynamics
+from .dynamics.corrected import Corrected
 from .dynamics.gmc import GMC
 from .dynamics.mixed import Mixed
 from .dynamics.psgld import PSGLD
@@ -39,18 +40,19 @@ def check(
     if any(isinstance(block, GMC) for block in blocks):
         raise ValueError("blocks must not have GMC, whose Metropolis step is for all parameters")
     if dynamics.needs_rows:
+        name, instead = by_rows(dynamics)
         if estimator.carried or estimator.needs_index or counters_of(dynamics):
             raise ValueError(
-                "gradient_noise must be None or given: it is estimated from the gradients of "
-                "single rows, which only 'plain' and 'control_variates' have, without counts"
+                f"{name} must be {instead}: it is estimated from the gradients of single rows, "
+                "which only 'plain' and 'control_variates' have, without counts"
             )
         if n < 2:
             raise ValueError(
-                "minibatch_size must be 2 or more where gradient_noise is estimated: one row tells "
-                "no variance"
+                f"minibatch_size must be 2 or more where {name} is estimated: one row tells no "
+                "variance"
             )
         if temperature != 1:
-            raise ValueError("gradient_noise must be None or given where temperature is not 1")
+            raise ValueError(f"{name} must be {instead} where temperature is not 1")
     by_counts = any(tree.leaves(chart.has_counts))
     if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
         raise ValueError(
@@ -62,6 +64,14 @@ def check(
         raise ValueError(
             "temperature must be 1 with probabilities that move by counts, as in SCIR and SGRLD"
         )
+
+
+def by_rows(dynamics: Dynamics) -> tuple[str, str]:
+    """The argument that is estimated from single rows, and what else it may be."""
+    parts = dynamics.blocks.values() if isinstance(dynamics, Mixed) else [dynamics]
+    if any(isinstance(part, Corrected) and part.needs_rows for part in parts):
+        return "noise_estimate", "None"
+    return "gradient_noise", "None or given"
 
 
 def check_tuning(
@@ -122,6 +132,17 @@ def check_tuning(
         )
     if temperature != 1:
         raise ValueError("stepsize must be given where temperature is not 1")
+    if isinstance(dynamics, Corrected) and dynamics.needs_rows:
+        raise ValueError(
+            "stepsize must be given with noise_estimate: step sizes are chosen for the whole noise "
+            "of gradients"
+        )
+    if isinstance(dynamics, SGNHT) and dynamics.thermostat != "parameter":
+        raise ValueError(
+            f"stepsize must be given with thermostat={dynamics.thermostat!r}: step sizes are "
+            "chosen so that the directions of each parameter have equal noise, for which "
+            "'parameter' is right"
+        )
     if getattr(dynamics, "resample_momentum", False):
         raise ValueError(
             "stepsize must be given with resample_momentum=True, whose bias no step size removes"

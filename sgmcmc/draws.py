@@ -33,7 +33,8 @@ class Draws(Mapping):
           is of the density of their logarithms.
         - ``temperature``, of samplers with momentum: νᵀν/(pε). If the draws are right, its average
           is 1 / (1 − α/2) for SGHMC. SGNHT brings it to 1, whatever the error of the draws.
-        - ``thermostat``, of SGNHT: the friction ξ.
+        - ``thermostat``, of SGNHT: the friction ξ. It is like the parameter itself with
+          ``thermostat="coordinate"`` and, the diagonal of its matrix, with ``"matrix"``.
         - ``control_variates``, of `scircv`: the share of components that used them.
         - ``log_omega``, with ``keep_log=True``: log ω of the draws of a parameter ``omega``.
         - ``gradients``, with ``keep_gradients=True``: the estimate of the gradient of the log

@@ -170,7 +170,8 @@ def planned(
         How minibatches are drawn. "reshuffled": in turn from the rows in random order, so that each
         row is looked at once in an epoch. What is noise in one step is then taken back in others of
         the same epoch, and draws are less wide. "independent": anew for each step. "auto" is
-        "reshuffled", but for thermostats, which need independent noise.
+        "reshuffled", but for thermostats, and where gradient noise is estimated: these need noise
+        that is independent from step to step.
         Chains share the minibatches of an epoch, and take them in orders of their own. If there are
         only a few of these, chains are not quite independent. A copy of the data in shuffled order
         is kept in memory for fast access, up to 1 GB. Data outside memory are read and shuffled in

@@ -55,6 +55,28 @@ def run(sampler, cases, *, N=40, n=10, n_iters=5500, burn_in=500, seed, **option
     )
 
 
+def run_along(sampler, case, *, N=40, n=10, seed, **options):
+    """Draws of two coordinates whose gradient noise is along (1, 1) alone, turned by 45°.
+
+    The first of the two then has noise of variance σ², and the second has none.
+    """
+    turn = np.array([[1, 1], [1, -1]]) / np.sqrt(2)
+    x = np.random.default_rng(0).normal(size=N)
+    x = (x - x.mean()) / x.std(ddof=1) * case.sigma / case.lam * np.sqrt(n * N / (N - n))
+    draws = sampler(
+        lambda params, data: -case.lam / (2 * N) * tf.reduce_sum((params["x"] - data["x"]) ** 2),
+        {"x": x[:, None] * turn[0]},
+        {"x": np.zeros(2)},
+        case.eps,
+        minibatch_size=n,
+        n_chains=CHAINS,
+        seed=seed,
+        verbose=False,
+        **options,
+    )
+    return np.moveaxis(draws["x"].astype(float) @ turn, -1, 0)
+
+
 def mean_squares(draws):
     """The mean square of each chain's draws: one number a chain."""
     return np.mean(draws.astype(float) ** 2, axis=tuple(range(1, draws.ndim)))

@@ -24,10 +24,12 @@ from .functions import gibbs_step as gibbs_step
 from .functions import model as model
 from .functions import track as track
 from .own import FRICTION as FRICTION
+from .own import MATRIX as MATRIX
 from .own import concentration as concentration
 from .own import friction as friction
 from .own import keep_log as keep_log
 from .own import keyed_function as keyed_function
+from .own import noise_estimate as noise_estimate
 from .own import one_of as one_of
 from .own import optional_function as optional_function
 from .own import optional_like_params as optional_like_params
@@ -39,10 +41,12 @@ from .own import per_parameter as per_parameter
 from .own import rate as rate
 from .own import required as required
 from .own import some_names as some_names
+from .own import thermostat as thermostat
 from .own import tunable as tunable
 from .own import within as within
 from .own import without_start as without_start
 from .values import boolean as boolean
+from .values import by_name as by_name
 from .values import dtype as dtype
 from .values import function as function
 from .values import number as number

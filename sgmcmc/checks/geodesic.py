@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from .. import tree
 from ..spaces.flat import Euclidean
 from ..spaces.manifolds import Manifold
-from . import array, cast, described, nearest, number, same_names
+from . import array, by_name, cast, described, nearest, number
 
 ESTIMATED = "scalar", "diagonal", "full"
 FLAT = Euclidean()
@@ -40,23 +40,6 @@ def manifold(name: str, value: Any, params: Any) -> Any:
             f"parameter, not {described(value)}"
         )
     return value
-
-
-def by_name(check: Callable) -> Callable:
-    """Make the check of a constant, given for all parameters, or in a dict by parameter.
-
-    `check(name, value, start)` is called with the starting value of each parameter.
-    """
-
-    def checked(name: str, value: Any, params: Any) -> Any:
-        if not isinstance(params, dict):
-            return check(name, value, params)
-        if not isinstance(value, Mapping):
-            return {k: checked(name, value, p) for k, p in params.items()}
-        same_names(name, value, params)
-        return {k: checked(f"{name}[{k!r}]", value[k], p) for k, p in params.items()}
-
-    return checked
 
 
 def friction_of_one(name: str, value: Any, start: np.ndarray) -> Any:

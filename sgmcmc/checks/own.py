@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,8 +12,12 @@ import numpy as np
 from .. import tree
 from .arguments import like_params
 from .arrays import array, cast
-from .values import boolean, by_parameter, function, names_of_parameters, number, same_names, whole
+from .values import boolean, by_name, by_parameter, function, names_of_parameters, number, whole
 from .words import described, nearest
+
+NOISE_ESTIMATES = "fisher", "fisher_matrix"
+THERMOSTATS = "parameter", "all", "coordinate", "matrix"
+MATRIX = 100  # the most numbers of a parameter whose friction is a matrix
 
 
 def tunable(
@@ -156,30 +160,47 @@ def some_names(name: str, value: Any, params: Any) -> tuple[str, ...]:
     return tuple(names_of_parameters(name, value, params))
 
 
-def concentration(name: str, value: Any, params: Any) -> Any:
-    """Return a positive number for each component, given for all, by last axis, or one by one."""
+def concentration_of_one(name: str, value: Any, like: np.ndarray) -> np.ndarray:
+    """A positive number for each component, given for all, by last axis, or one by one."""
+    x = cast(name, array(name, value), like.dtype)
+    if not (x > 0).all():
+        raise ValueError(f"{name} must be above 0, but has {x.min():g}")
+    try:
+        return np.broadcast_to(x, like.shape).copy()
+    except ValueError:
+        last = f" or {like.shape[-1:]}" if like.ndim > 1 else ""
+        raise ValueError(
+            f"{name} must be a number, or of shape {like.shape}{last}, not {x.shape}"
+        ) from None
 
-    def shaped(name: str, value: Any, like: np.ndarray) -> np.ndarray:
-        x = cast(name, array(name, value), like.dtype)
-        if not (x > 0).all():
-            raise ValueError(f"{name} must be above 0, but has {x.min():g}")
-        try:
-            return np.broadcast_to(x, like.shape).copy()
-        except ValueError:
-            last = f" or {like.shape[-1:]}" if like.ndim > 1 else ""
-            raise ValueError(
-                f"{name} must be a number, or of shape {like.shape}{last}, not {x.shape}"
-            ) from None
 
-    def by_name(name: str, value: Any, params: Any) -> Any:
-        if not isinstance(params, dict):
-            return shaped(name, value, params)
-        if not isinstance(value, Mapping):
-            return {k: by_name(name, value, p) for k, p in params.items()}
-        same_names(name, value, params)
-        return {k: by_name(f"{name}[{k!r}]", value[k], p) for k, p in params.items()}
+def noise_estimate_of_one(name: str, value: Any, start: np.ndarray) -> str | None:
+    """None, or a word of NOISE_ESTIMATES."""
+    if value is None:
+        return value
+    if not isinstance(value, str) or value not in NOISE_ESTIMATES:
+        guess = nearest(value, NOISE_ESTIMATES) if isinstance(value, str) else ""
+        listed = ", ".join(map(repr, NOISE_ESTIMATES))
+        raise ValueError(
+            f"{name} must be None, {listed} or a dict of these by parameter, not "
+            f"{described(value)}{guess}"
+        )
+    return value
 
-    return by_name(name, value, params)
+
+def thermostat(name: str, value: Any, params: Any) -> str:
+    """Return a word of THERMOSTATS, if no parameter is too large for a matrix."""
+    word = one_of(*THERMOSTATS)(name, value)
+    size, largest = max(zip(map(np.size, tree.leaves(params)), tree.names(params)))
+    if word == "matrix" and size > MATRIX:
+        raise ValueError(
+            f"{name} cannot be 'matrix', as {largest!r} has {size:,} numbers: it is for parameters "
+            f"of at most {MATRIX}. Take 'coordinate', or matrices for other parameters by mixed"
+        )
+    return word
+
+
+concentration, noise_estimate = by_name(concentration_of_one), by_name(noise_estimate_of_one)
 
 
 def optional_like_params(name: str, value: Any, params: Any) -> Any:

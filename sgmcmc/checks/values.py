@@ -87,6 +87,23 @@ def by_parameter(name: str, value: Any, params: Any, check: Callable) -> Any:
     }
 
 
+def by_name(check: Callable) -> Callable:
+    """Make the check of a constant, given for all parameters, or in a dict by parameter.
+
+    `check(name, value, start)` is called with the starting value of each parameter.
+    """
+
+    def checked(name: str, value: Any, params: Any) -> Any:
+        if not isinstance(params, dict):
+            return check(name, value, params)
+        if not isinstance(value, Mapping):
+            return {k: checked(name, value, p) for k, p in params.items()}
+        same_names(name, value, params)
+        return {k: checked(f"{name}[{k!r}]", value[k], p) for k, p in params.items()}
+
+    return checked
+
+
 def same_names(name: str, value: Mapping, params: Mapping) -> None:
     """Check that a dict has all names of the parameters, and no others."""
     unknown, missing = [k for k in value if k not in params], [k for k in params if k not in value]

@@ -84,6 +84,10 @@ def by(law: Callable, eps: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, n
 
 def law_of(dynamics: Dynamics, epoch: Epoch | None) -> Callable | None:
     """The law of a dynamics on a Gaussian, as a function of step sizes and noise."""
+    if dynamics.needs_rows:
+        return None  # how much noise is added differs from step to step
+    if isinstance(dynamics, SGNHT) and dynamics.thermostat not in ("parameter", "all"):
+        return None  # the friction is not the same in all directions
     if isinstance(dynamics, (SGLD, SGBarker)):
         return partial(langevin, epoch=epoch)
     if not isinstance(dynamics, (SGHMC, BAOAB, SGNHT)):

@@ -14,8 +14,10 @@ from step to step, and so
 
 whatever the density and the noise. E xᵀη is 0 if the noise is independent from step to step. For
 minibatches that are taken in turn from a shuffled data set it is a small correction, which is
-known for a Gaussian; the others are not known then. A chain for which the two sides differ has not
-reached its stationary distribution, or does not move as its equation says.
+known for a Gaussian; the others are not known then. Nor is that of SGLD with `noise_estimate`. If
+the friction of SGNHT is one for each coordinate, or a matrix, ξ is the mean of these, or of its
+diagonal. A chain for which the two sides differ has not reached its stationary distribution, or
+does not move as its equation says.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def by_the_sampler(
     if evidence.origin.engine.model.chart.is_shrunk or (in_turn and taken_back is None):
         return None
     if isinstance(dynamics, SGLD):
-        if scores.moved is None or scores.steps is None:
+        if scores.moved is None or scores.steps is None or dynamics.needs_rows:
             return None
         known = 1 + (scores.steps * scores.moved**2).mean(axis=2, keepdims=True) / 4
         return 0.0, known + (taken_back or 0.0)
@@ -143,7 +145,8 @@ def temperatures(evidence: Evidence) -> list[Temperature]:
         (mean,), (error,), (ess,) = estimated(series)
         xi, drift = None, 0.0
         if frictions is not None:
-            frictions_here = np.atleast_2d(tree.leaves(frictions)[i])
+            frictions_here = np.asarray(tree.leaves(frictions)[i], float)
+            frictions_here = frictions_here if chained else frictions_here[None]
             step = origin.schedule[i]
             if isinstance(dynamics, GSGNHT) and not callable(step):
                 frictions_here = frictions_here * step  # which is in units of 1/time

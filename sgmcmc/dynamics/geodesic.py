@@ -18,7 +18,7 @@ from ..spaces import labels
 from ..spaces.manifolds import Manifold
 from . import Dynamics, Noise
 from .heat import covariance, damped, heated, projected, share_of
-from .sgnht import along
+from .thermostats import along
 
 MOMENTUM = 0.1  # where the user gives neither friction nor momentum
 

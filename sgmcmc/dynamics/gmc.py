@@ -11,7 +11,7 @@ from .. import checks, tree
 from ..estimators import Estimate
 from . import Noise
 from .geodesic import OnManifold, moved, tangent
-from .sgnht import along
+from .thermostats import along
 
 
 class Trajectory(NamedTuple):

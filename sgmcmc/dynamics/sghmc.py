@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from .. import checks, tree
 from ..estimators import Estimate
-from . import Dynamics, Noise
+from . import Noise
+from .corrected import NOISE_ESTIMATE, Corrected, lessened
 
 FRICTION = 0.01  # where the user gives a step size and no friction
 
@@ -47,7 +48,7 @@ def friction(alpha: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SGHMC(Dynamics):
+class SGHMC(Corrected):
     """Stochastic gradient Hamiltonian Monte Carlo.
 
     With step size ε, friction α and an unbiased estimate ĝ of the gradient of the log posterior,
@@ -65,8 +66,18 @@ class SGHMC(Dynamics):
     1.04 times the posterior's, instead of 1.26. But the momentum has the heat of the noise, which
     is only taken back later: the kinetic temperature is then too high for right draws.
 
+    With `noise_estimate`, the noise that is added is N(0, 2(α − β̂)ε) in place of N(0, 2αε), where
+    β̂ = (ε/2)V̂, and V̂ is the covariance of ĝ that the gradients of the minibatch's rows tell, with N
+    rows of data and n in the minibatch: V̂ = N(N − n)/n · Cov ∇ log p(xᵢ | θ). Where α − β̂ would be
+    negative, no noise is added. On the Gaussian above, q becomes 2αε, as if there were no gradient
+    noise, as long as εσ² is well below 2α. Minibatches are then drawn independently unless you ask
+    for others. There must be a step size, as none is chosen. In a logistic regression with 54
+    features and minibatches of 500 rows, a step takes 1.1 times as long with `'fisher'` as with
+    these minibatches alone, and 7 times with `'fisher_matrix'`.
+
     Chen, Fox and Guestrin (2014), Stochastic gradient Hamiltonian Monte Carlo, ICML;
-    Baker (2018), thesis, section 4.3.2.
+    Baker (2018), thesis, section 4.3.2. `noise_estimate`: Ahn, Korattikara and Welling (2012),
+    Bayesian posterior sampling via stochastic gradient Fisher scoring, ICML.
 
     Examples
     --------
@@ -84,6 +95,7 @@ class SGHMC(Dynamics):
         "Draw the momentum afresh from N(0, ε) before each iteration, as the thesis describes. It "
         "multiplies the variance by about L/(L+1), however small the step size.",
     )
+    noise_estimate: str | dict | None = checks.tunable(None, checks.noise_estimate, NOISE_ESTIMATE)
 
     @property
     def inner_steps(self) -> int:
@@ -99,10 +111,14 @@ class SGHMC(Dynamics):
         return self.init(chain.x, noise, h) if self.resample_momentum else chain
 
     def update(self, chain: Moving, estimate: Estimate, noise: Noise, h: Any) -> Moving:
-        nu = tree.map(
-            lambda v, g, z, h, alpha: (1 - alpha) * v + h * g + tf.sqrt(2 * alpha * h) * z,
-            *(chain.nu, estimate.gradient, noise.normals, h, friction(self.alpha)),
-        )
+        def kick(v: Any, g: Any, z: Any, h: Any, alpha: Any, kind: Any, rows: Any) -> tf.Tensor:
+            v = (1 - alpha) * v + h * g
+            if kind is None:
+                return v + tf.sqrt(2 * alpha * h) * z
+            return v + lessened(z, alpha * h, h, rows, estimate.N, kind)
+
+        nests = chain.nu, estimate.gradient, noise.normals, h, friction(self.alpha)
+        nu = tree.map(kick, *nests, self.noise_estimate, self.rows(estimate))
         return Moving(tree.map(tf.add, chain.x, nu), nu)
 
     def draw(self, chain: Moving, h: Any) -> tuple[Any, dict[str, Any]]:
