@@ -231,7 +231,7 @@ BAD_TYPES = {
     },
     "mode must be a dict in the form of params, not ndarray of shape (3,)": {"mode": X[0]},
     "mode['net'] must be a dict in the form of params, not ndarray of shape (20, 3)": mode(net=X),
-    **each("minibatch_size", ROWS, ["all", None, True, np.True_]),
+    **each("minibatch_size", ROWS, ["every", None, True, np.True_]),
     **each("stepsize", f"{POSITIVE} or a schedule or a dict", ["0.1", True]),
     "stepsize['beta'] must be…not {'a': 1}": steps(beta={"a": 1}, net=1),
     "stepsize(0) must be a finite number above 0, not None": {"stepsize": lambda k: None},

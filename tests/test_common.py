@@ -116,7 +116,7 @@ def regression():
 
 # Only the long run tests these. A new sampler is in the short run, as test_conftest.py checks.
 LONG = {"sgnht", "sghmccv", "sgnhtcv", "psgld", "sgbarker", "scir", "scircv", "sgrld", "mixed"}
-LONG |= {"sample", "gsgnht", "gmc"}
+LONG |= {"sample", "sggmc", "gsgnht", "gmc"}
 
 
 @pytest.fixture(params=[slow(name) if name in LONG else name for name in SAMPLERS])

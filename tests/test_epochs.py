@@ -166,6 +166,7 @@ class TestLaw:
         assert found["reshuffled"]["inflation"][2] < 1.0501
         assert found["reshuffled"]["ess"][0] > 3 * found["independent"]["ess"][0]
 
+    @pytest.mark.slow
     def test_counts(self, seed, one_order):
         """SCIR, whose mean is a linear recursion with the noise of counts."""
         z, h, a, m = np.arange(400) % 4, 0.05, 100.5, 20

@@ -11,6 +11,8 @@ from scipy.linalg import expm
 import sgmcmc
 from sgmcmc.spaces.manifolds import Manifold
 
+from . import slow
+
 
 def on(manifold, shape, rng, speed=1.0):
     """A point and a velocity."""
@@ -124,7 +126,7 @@ def test_reflections_in_a_ball_are_those_of_many_short_steps(shape, seed):
     np.testing.assert_allclose(speed, v, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sphere", "stiefel", "simplex"])
+@pytest.mark.parametrize("name", ["sphere", slow("stiefel"), "simplex"])
 def test_rounding_errors_do_not_add_up(name, seed):
     """After 10⁵ steps in single precision a point is on its manifold, with a tangent velocity."""
     manifold, shape = CASES[name]

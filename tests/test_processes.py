@@ -15,6 +15,8 @@ import tensorflow as tf
 
 import sgmcmc
 
+from . import slow
+
 ARGUMENTS = {
     "log_lik": lambda params, data: -tf.reduce_sum((data["x"] - params["mu"]) ** 2) / 2,
     "dataset": {"x": np.random.default_rng(0).normal(size=(200, 2))},
@@ -167,7 +169,7 @@ if __name__ == "__main__":
 
 
 @needs_fork
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", [slow("fork"), "spawn"])
 def test_processes_that_may_run_samplers_do(method, tmp_path):
     """Forked before TensorFlow was used, or spawned after that."""
     (tmp_path / "early.py").write_text(EARLY)

@@ -135,7 +135,8 @@ def planted(seed, D=300, W=60):
     return np.array([rng.multinomial(80, p @ phi) for p in share]), share
 
 
-@pytest.mark.parametrize("sampler", ["gsgnht", pytest.param("sggmc", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["gsgnht", "sggmc"])
 def test_topics_that_are_known(sampler, seed):
     counts, share = planted(seed)
     documents = sgmcmc.tf_idf(counts)

@@ -108,7 +108,7 @@ class OtherSide(SGBarker):
         return super().update(chain, estimate, noise._replace(uniforms=less), h)
 
 
-@pytest.mark.parametrize("dynamics", [HalfFavour, slow(OtherSide)])
+@pytest.mark.parametrize("dynamics", [slow(HalfFavour), slow(OtherSide)])
 def test_wrong_ones_are_rejected(seed, wrong, dynamics):  # noqa: F811
     draws = gaussian.run(wrong(dynamics), EXACT, n_iters=1000, corrected=False, seed=seed)
     for name, case in EXACT.items():

@@ -100,7 +100,7 @@ def test_sgnht(seed):
     assert_mean(draws.stats["temperature"]["many"].mean(axis=1), 1, detect=0.02)
 
 
-@pytest.mark.parametrize("name", ["sgldcv", slow("sghmccv"), slow("sgnhtcv")])
+@pytest.mark.parametrize("name", [slow("sgldcv"), slow("sghmccv"), slow("sgnhtcv")])
 def test_control_variates_take_all_noise_out_of_a_gaussian(seed, name):
     tuning = {"sghmccv": {"alpha": 0.1, "L": 1}, "sgnhtcv": {"a": 0.1}}.get(name, {})
     case = Case(2, 0.01, 10, size=50)

@@ -77,6 +77,7 @@ print(*(round(each["sd"].mean(), 2) for each in summaries), len(summaries[0].nam
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory by RLIMIT_DATA")
 def test_a_summary_takes_at_most_twice_the_memory_of_the_draws(tmp_path):
     """64 MB of draws, in memory and in a file, in a process that cannot have more."""

@@ -40,6 +40,7 @@ def test_the_law_is_the_same_in_any_units(seed, size, n_iters, units):
         assert_mean(mean_squares(draws[name]) * each.lam, exact(each, 0.1) * each.lam)
 
 
+@pytest.mark.slow
 def test_the_rate_of_the_paper_is_rejected(seed):
     """With the paper's rate, draws are too wide at unit 1, and nothing adapts at a small unit."""
     cases = targets(Case(1, 0.1, 1, size=10), [0.01, 1])

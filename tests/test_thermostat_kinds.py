@@ -132,7 +132,7 @@ def test_for_one_number_all_are_the_same(seed, kind):
     assert frictions[0].max() == 1
 
 
-@pytest.mark.parametrize("kind", [slow("coordinate"), "matrix"])
+@pytest.mark.parametrize("kind", [slow("coordinate"), slow("matrix")])
 def test_a_start_far_away_does_no_harm(seed, kind):
     case = Case(1, 0.1, 1, size=10)
     starts = {"x": np.random.default_rng(seed).normal(size=(gaussian.CHAINS, 10)) * 1000}

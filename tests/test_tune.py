@@ -143,6 +143,7 @@ def test_default_steps_hold_the_best(seed):
     assert (np.diff(np.log(steps)) < np.log(2.02)).all()
 
 
+@pytest.mark.slow
 def test_all_arguments_of_a_sampler_can_be_tried(seed):
     grid = {"stepsize": [1e-7, 1e-6], "alpha": [0.1, 0.5], "L": [1, 2], "minibatch_size": [20, 0.1]}
     table = sgmcmc.tune(

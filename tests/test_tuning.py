@@ -103,6 +103,7 @@ def test_rescaled_draws_are_as_wide_as_the_posterior(seed):
     assert_rejected(trace_of_variance(draws, mean, covariance), 1)
 
 
+@pytest.mark.slow
 def test_effective_draws_are_those_promised():
     *model, mean, covariance = gaussian()
     draws = sgmcmc.sgldcv(
