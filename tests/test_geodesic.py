@@ -45,7 +45,9 @@ def flat(name, manifold=sgmcmc.Euclidean()):  # noqa: B008
     )
 
 
-@pytest.mark.parametrize("noise", [None, 2.25, slow("scalar"), slow("diagonal"), slow("full")])
+@pytest.mark.parametrize(
+    "noise", [slow(None), 2.25, slow("scalar"), slow("diagonal"), slow("full")]
+)
 def test_on_flat_space(noise, seed):
     """V is known, or estimated from the gradients of single rows."""
     own = {} if noise is None else {"gradient_noise": {"large_step": None, "noisy": noise}}
@@ -80,6 +82,7 @@ class Thinned(too_little_noise(sgmcmc.SGGMC)):
     """A wrong sampler: its noise has nine tenths of the variance."""
 
 
+@pytest.mark.slow
 def test_too_little_noise_is_rejected(seed):
     draws = run(Thinned, {"large_step": flat("large_step")}, seed=seed, n_iters=500, burn_in=50)
     lam, eps, friction, _ = FLAT["large_step"]
@@ -354,6 +357,7 @@ def uniform_direction(d):
 # All rows, and a Metropolis step
 
 
+@pytest.mark.slow
 def test_gmc(seed):
     """Exact for a step that is far too large for the others: half of it is refused."""
     targets = {"5": vmf(10, 5, 0.5), "50": vmf(10, 50, 0.2)}

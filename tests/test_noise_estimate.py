@@ -84,7 +84,7 @@ def test_an_estimate_without_the_finite_population_is_rejected(seed, name, wrong
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sgld", "sghmc"])
+@pytest.mark.parametrize("name", ["sgld", slow("sghmc")])
 def test_correlated_noise_needs_the_matrix(seed, name):
     """With the diagonal alone, half of the noise is left along (1, 1), and as much lacks across."""
     case, own = {
@@ -152,7 +152,9 @@ def model(p=2, N=60):
     }
 
 
-@pytest.mark.parametrize("setup", [sgmcmc.sgld_setup, sgmcmc.sghmc_setup, sgmcmc.sghmccv_setup])
+@pytest.mark.parametrize(
+    "setup", [sgmcmc.sgld_setup, slow(sgmcmc.sghmc_setup), slow(sgmcmc.sghmccv_setup)]
+)
 def test_minibatches_are_then_independent(setup):
     for kind, minibatches in ((None, "reshuffled"), ("fisher", "independent")):
         sampler = setup(**model(), noise_estimate=kind)
@@ -176,7 +178,7 @@ def test_in_blocks_of_mixed(seed):
     assert_mean(mean_squares(draws["whole"]), exact, detect=0.02)
 
 
-@pytest.mark.parametrize("sampler", [sgmcmc.sgld, sgmcmc.sghmc])
+@pytest.mark.parametrize("sampler", [slow(sgmcmc.sgld), sgmcmc.sghmc])
 def test_diagnose_knows_them(sampler):
     draws = sampler(**model(), noise_estimate="fisher", n_iters=600, seed=1)
     assert sgmcmc.diagnose(draws).findings is not None

@@ -102,7 +102,7 @@ def normal_gamma(kind, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["coordinate", "matrix"])
+@pytest.mark.parametrize("kind", ["coordinate", slow("matrix")])
 def test_normal_gamma(seed, kind):
     """The paper's second example, with h = .01 and A = 1: ε = 10⁻⁴ and a = .01."""
     ratio = normal_gamma(kind, seed)
@@ -118,7 +118,7 @@ def test_normal_gamma_with_one_friction_is_rejected(seed):
     assert 0.55 < np.sqrt(ratio.mean()) < 0.7
 
 
-@pytest.mark.parametrize("kind", ["all", "coordinate", "matrix"])
+@pytest.mark.parametrize("kind", [slow("all"), slow("coordinate"), "matrix"])
 def test_for_one_number_all_are_the_same(seed, kind):
     """From far away, too, where the friction is at its bound."""
     case, starts = {"x": Case(1, 0.1, 1)}, {"x": np.full((gaussian.CHAINS, 1), 100.0)}

@@ -83,7 +83,7 @@ def exact(model, source):
     return tree.map(lambda a, b: a + b.numpy(), data, prior)
 
 
-ESTIMATORS = [sgmcmc.SVRG(every=5), sgmcmc.SAGA(), sgmcmc.SAGA(features="X")]
+ESTIMATORS = [slow(sgmcmc.SVRG(every=5)), slow(sgmcmc.SAGA()), sgmcmc.SAGA(features="X")]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
@@ -169,7 +169,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(
-    "estimator", [sgmcmc.SVRG(every=7), slow(sgmcmc.SAGA(features="X"))], ids=str
+    "estimator", [slow(sgmcmc.SVRG(every=7)), slow(sgmcmc.SAGA(features="X"))], ids=str
 )
 def test_the_chain_is_the_same_however_it_is_cut(estimator, tmp_path):
     given = {**GIVEN, "gradient": estimator, "n_chains": 2}

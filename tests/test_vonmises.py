@@ -74,6 +74,7 @@ def test_single_precision_at_a_large_concentration():
     assert float(found) == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_xla_compiles_it_for_many_chains_with_a_sampled_concentration(seed):
     x = np.random.default_rng(seed).normal([1, 0, 0], 0.3, (200, 3))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
