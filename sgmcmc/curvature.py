@@ -17,7 +17,6 @@ ROWS, BYTES = 20_000, 64 << 20  # the most rows from which the curvature is esti
 CHUNK_BYTES = 16 << 20
 PIECE_BYTES = 16 << 20  # of the gradients of single rows, at a time
 WEAKEST = 1e-9  # eigenvalues below this count as this, where the diagonal is scaled to 1
-WIDEST = 1e4  # the most standard deviations, as a multiple of the value, or of most of the others
 SADDLE = -0.05  # an eigenvalue below this shows a saddle point, where the diagonal is scaled to 1
 NEAR = 0.1  # a point within this many standard deviations of a kink counts as at the kink
 TRUNCATED = 20  # conjugate gradient steps to find Newton's step for many parameters
@@ -90,9 +89,6 @@ class Curvature:
             ones = np.ones(self.p)  # a model that is known to be flat has no mode
             return Coordinates(ones, ones, -np.inf if self.twice else np.inf, kinks, ones)
         root = np.sqrt(np.where(scale > 0, scale, scale[scale > 0].min()))
-        # Curvature that underflows, as of a rare feature that separates, would make both matrices
-        # too large to be each other's inverse
-        root = np.maximum(root, 1 / (WIDEST * np.maximum(np.abs(theta), np.median(1 / root))))
         if not self.is_full:
             return Coordinates(root, 1 / root, np.inf, kinks, 1 / root)
         values, vectors = np.linalg.eigh(matrix / np.outer(root, root))
