@@ -108,7 +108,7 @@ def test_functions_are_those_of_the_formula():
 
 def test_functions_have_mean_zero_and_those_of_the_misprint_do_not(seed):
     """The thesis prints ΔQ + ½∇Q·∇f, whose mean is E ΔQ · 3/2; errors of .05 E ΔQ are found."""
-    folds, draws = Folds(400, 400), gaussian(400, 400, seed, noise=1.0)
+    folds, draws = Folds(400, 900), gaussian(400, 900, seed, noise=1.0)
     nests = dict(draws), draws.stats["gradients"]
     h = Polynomials(*(Columns(nest, True) for nest in nests), folds, 2).read(slice(None))
     for i in (2, 4):
