@@ -142,8 +142,8 @@ def test_von_mises_fisher_in_a_hundred_dimensions(kind, seed):
         x = draws[f"{k}"][..., 0].astype(float)
         if kind is sgmcmc.SGGMC:
             compare(x, 100, k, 0.08 if k == 5 else 0.03)
-        else:
-            assert_rejected((x**2).mean(axis=1), moments(100, 50)[1])
+        elif k == 50:  # with κ = 5 the law is nearly uniform, whatever the heat
+            assert_rejected((x**2).mean(axis=1), moments(100, k)[1])
 
 
 TOY = np.array([np.cos(np.pi / 3), np.sin(np.pi / 3)])

@@ -33,9 +33,7 @@ class SGGMC(Geodesic):
     starting from v ~ N(0, I), tangent. `stepsize` is ε, a time: its square is what `stepsize` is
     for `sghmc`. An iteration is `L` such steps, each on its own minibatch. (The paper's algorithm 1
     has one minibatch for all L, whose noise is then no longer what V says.) The error of the
-    integrator is of the order of ε². On ℝⁿ, for a Gaussian of precision λ and V = 0, with
-    c = exp(−Cε) and q = 2Cε c + ε²σ²c for gradient noise σ², moments follow from a linear
-    recursion.
+    integrator is of the order of ε².
 
     V is the covariance of the noise of ĝ. Where it is known or estimated (`gradient_noise`), as
     much less noise is added, so that the heat is right if 2C ≥ εV. That is for noise that is

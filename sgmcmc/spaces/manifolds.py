@@ -8,7 +8,7 @@ the manifold (its Hausdorff measure): a density that is constant is uniform on i
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -246,7 +246,7 @@ class Simplex(Sphere):
     True
     """
 
-    positive: bool | tuple[bool, ...] = True
+    positive: bool = field(default=True, init=False)  # no argument, as it is of `Sphere`
 
     def __repr__(self) -> str:
         return "Simplex()"
