@@ -67,8 +67,12 @@ class Curvature:
         """Rows that stand for all N."""
         return [(rows, self.N / rows.N)]
 
-    def coordinates(self, theta: np.ndarray, rows: Parts) -> Coordinates:
+    def coordinates(
+        self, theta: np.ndarray, rows: Parts, slope: np.ndarray | None = None
+    ) -> Coordinates:
         """Find coordinates in which the curvature at a point is the same in all directions.
+
+        `slope` is the gradient of −log posterior there, or None at a mode.
 
         Negative curvature counts with its absolute value, so that Newton's step leads downhill from
         a saddle point or a tail, too. Directions without any curvature count as those of the least.
@@ -82,7 +86,7 @@ class Curvature:
             elif not self.is_full:
                 prior = self.prior_diagonal(point)
             matrix = matrix + prior
-            kinks = self.kinks(theta, diagonal(matrix), diagonal(prior))
+            kinks = self.kinks(theta, diagonal(matrix), diagonal(prior), slope)
             matrix = matrix + (np.diag(kinks) if self.is_full else kinks)
         scale = np.abs(diagonal(matrix))
         if not scale.any():
@@ -281,24 +285,31 @@ class Curvature:
         """The log likelihood of each row."""
         return tf.vectorized_map(lambda row: self.model.data(point, row).value, rows)
 
-    def kinks(self, theta: np.ndarray, known: np.ndarray, smooth: np.ndarray) -> np.ndarray:
+    def kinks(
+        self, theta: np.ndarray, known: np.ndarray, smooth: np.ndarray, slope: np.ndarray | None
+    ) -> np.ndarray:
         """Return what kinks of a prior, such as a Laplace prior, add to the diagonal.
 
         A kink counts as the curvature of a Gaussian that is as wide: by how much the slope of the
         prior falls over one standard deviation to each side. All parameters are moved at once. Only
-        parameters for which the `smooth` curvature of the prior is 0 can have a kink.
+        parameters for which the `smooth` curvature of the prior is 0 can have a kink. A kink that
+        is farther away than this width only counts if Newton's step would go beyond it.
         """
         data = np.abs(known)
         if not data.any() or smooth.all():
             return np.zeros(self.p)
-        data = np.where(data > 0, data, data[data > 0].min())
-        added = np.zeros(self.p)
+        data, added = np.where(data > 0, data, data[data > 0].min()), np.zeros(self.p)
         for _ in range(10):  # the width narrows from that without kinks to that with them
-            sd = (data + added) ** -0.5
-            fall = (self.prior_slope(theta - sd) - self.prior_slope(theta + sd)) / (2 * sd)
-            fall = np.nan_to_num(fall, posinf=0, neginf=0)
-            added = np.where(smooth == 0, np.clip(fall, 0, None), 0)
-        return added
+            fall = self.fall(theta, (data + added) ** -0.5)
+            added = np.where(smooth == 0, np.maximum(added, fall), 0)
+        sd = (data + added) ** -0.5
+        crosses = np.abs(slope) * sd > 1 if slope is not None else False
+        return np.where((self.fall(theta, sd) > 0) | crosses, added, 0)
+
+    def fall(self, theta: np.ndarray, width: np.ndarray) -> np.ndarray:
+        """Return how much the slope of the prior falls over a width to each side, per length."""
+        change = self.prior_slope(theta - width) - self.prior_slope(theta + width)
+        return np.nan_to_num(np.maximum(change / (2 * width), 0), posinf=0)
 
     def prior_slope(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient of the log prior."""

@@ -43,7 +43,9 @@ class Search(NamedTuple):
     iterations: int = 0
 
 
-def newton(task: Task, coordinates: Callable[[np.ndarray], Coordinates], state: Search) -> Search:
+def newton(
+    task: Task, coordinates: Callable[[np.ndarray, np.ndarray], Coordinates], state: Search
+) -> Search:
     """Minimise by Newton's method, until little can still be gained, or little has been gained.
 
     Each step goes downhill in coordinates in which the curvature at the present point is the same
@@ -54,7 +56,7 @@ def newton(task: Task, coordinates: Callable[[np.ndarray], Coordinates], state: 
     f, g = objective(x)
     values = [f]
     while g.any():
-        back = coordinates(x).back
+        back = coordinates(x, g).back
         slope = times(back.T, g)
         gap, direction = float(slope @ slope) / 2, -times(back, slope)
         fell = values[-1 - FEW] - f if len(values) > FEW else np.inf
@@ -83,30 +85,23 @@ def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
     Overton (2013), which copes with the kinks of Laplace priors.
     """
     objective, tolerance, limit, eps, progress = task
-    forth, back = coordinates.forth, coordinates.back
-
-    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
-        f, g = objective(times(back, x))
-        return f, times(back.T, g)
-
-    x, gap, iterations = times(forth, state.x), np.inf, state.iterations
+    x, gap, iterations, back = state.x, np.inf, state.iterations, coordinates.back
     pairs: tuple = ()
-    f, g = evaluate(x)
+    f, g = objective(x)
     values, forgot_at = [f], np.inf
     while True:
-        if back.ndim == 2 and g @ g / 2 < tolerance:
-            gap = float(g @ g) / 2
+        if back.ndim == 2 and squared(times(back.T, g)) / 2 < tolerance:
+            gap = squared(times(back.T, g)) / 2
             break
         if pairs or not g.any():
-            gap = float(g @ two_loops(pairs, g)) / 2
+            gap = float(g @ two_loops(pairs, g, back)) / 2
         fell = values[-1 - WINDOW] - f if len(values) > WINDOW else np.inf
         settled = gap < tolerance and fell < tolerance
         if iterations >= limit or not g.any() or (settled and forgot_at - f < tolerance):
             break
         if settled:  # the remembered pairs may be wrong, if the curvature has changed
             pairs, values, forgot_at = (), [f], f
-        direction = -two_loops(pairs, g)
-        found = line_search(evaluate, x, f, g, direction, eps)
+        found = line_search(objective, x, f, g, -two_loops(pairs, g, back), eps)
         if found is None and pairs:
             pairs = ()  # the pairs were out of date: begin again by steepest descent
             continue
@@ -119,7 +114,7 @@ def lbfgs(task: Task, coordinates: Coordinates, state: Search) -> Search:
         values.append(f)
         iterations += 1
         progress(iterations, -f)
-    return Search(times(back, x), gap, times(forth.T, g), iterations)
+    return Search(x, gap, g, iterations)
 
 
 def descend(task: Task, direction: np.ndarray, state: Search) -> Search:
@@ -132,18 +127,24 @@ def descend(task: Task, direction: np.ndarray, state: Search) -> Search:
     return Search(state.x + step, state.gap, slope, state.iterations + 1)
 
 
-def two_loops(pairs: tuple, g: np.ndarray) -> np.ndarray:
-    """Compute H⁻¹g by the two-loop recursion of L-BFGS."""
+def two_loops(pairs: tuple, g: np.ndarray, back: np.ndarray) -> np.ndarray:
+    """Compute H⁻¹g by the two-loop recursion of L-BFGS, which begins with a multiple of BBᵀ."""
     q, weights = g.copy(), []
     for step, change in reversed(pairs):
         weights.append((step @ q) / (step @ change))
         q -= weights[-1] * change
+    q = times(back, times(back.T, q))
     if pairs:
         step, change = pairs[-1]
-        q *= (step @ change) / (change @ change)
+        q *= (step @ change) / squared(times(back.T, change))
     for (step, change), weight in zip(pairs, reversed(weights)):
         q += (weight - (change @ q) / (step @ change)) * step
     return q
+
+
+def squared(x: np.ndarray) -> float:
+    """Return the squared length of a vector."""
+    return float(x @ x)
 
 
 def line_search(

@@ -146,7 +146,8 @@ def find_mode(
             return method(task, coordinates, state)
 
         def coordinates(part: Source) -> Coordinates:
-            return curvature.coordinates(state.x, curvature.for_all(some(part, curvature.enough)))
+            rows = curvature.for_all(some(part, curvature.enough))
+            return curvature.coordinates(state.x, rows, state.slope)
 
         def is_at_kink(direction: np.ndarray) -> bool:
             """True if the log posterior falls again within a tenth of a standard deviation."""
@@ -155,7 +156,8 @@ def find_mode(
 
         if curvature.is_full:
             few = some(source, curvature.chunk)
-            state = stage(newton, few, lambda x: curvature.coordinates(x, curvature.for_all(few)))
+            here = curvature.for_all(few)
+            state = stage(newton, few, lambda x, g: curvature.coordinates(x, here, g))
         for m in subset_sizes(source, p):
             part = some(source, m)
             state = stage(lbfgs, part, coordinates(part))

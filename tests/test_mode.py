@@ -9,7 +9,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import checks, mode, tree
-from sgmcmc.mode import CLOSE, ModeNotFound, find_mode
+from sgmcmc.curvature import Curvature, flat
+from sgmcmc.minimise import Search, Task, lbfgs
+from sgmcmc.mode import CLOSE, MinusLogPosterior, ModeNotFound, find_mode
 
 from .test_estimators import LOGISTIC, ByHand, log_lik, logistic_data, posterior, source_of
 
@@ -149,6 +151,28 @@ def test_mode_at_oblique_kinks(dtype, seed):
         return -N / 2 * np.sum((a - mean) ** 2) - precision * np.abs(a).sum()
 
     assert value(at) - value(found) < 10 * close(d)
+
+
+@DTYPES
+@pytest.mark.parametrize("start", [30.0, 75.0, 1000.0])
+def test_a_search_leaves_the_tail_of_a_logit(start, dtype):
+    """The curvature of the data is 1e-32 or 0 there. Only the prior's distant kink sets a scale."""
+    N, point = 1000, {"a": np.array([start, 0.0], dtype.as_numpy_dtype)}
+    model = posterior(
+        lambda p, d: -tf.reduce_sum(tf.nn.softplus(-p["a"][0] * d["x"]) + p["a"][1] ** 2 / 2),
+        lambda p: -tf.reduce_sum(tf.abs(p["a"])),
+    )
+    source = source_of({"x": np.ones(N)}, dtype)
+    curvature, objective = (
+        Curvature(model, source, point),
+        MinusLogPosterior(model, source, N, point),
+    )
+    x = flat(point)
+    where = curvature.coordinates(x, curvature.for_all(source), objective(x)[1])
+    np.testing.assert_allclose(where.forth @ where.back, np.eye(2), atol=1e-9)
+    assert where.sd[0] < 10 * start
+    task = Task(objective, close(2), 1000, float(np.finfo(x.dtype).eps), lambda *_: None)
+    assert lbfgs(task, where, Search(x)).x[0] == pytest.approx(np.log(N - 1), abs=0.5)
 
 
 @pytest.mark.parametrize("N", [2_000, 20_000])
