@@ -13,7 +13,7 @@ import tensorflow as tf
 from . import tree
 from .dynamics import Dynamics
 from .dynamics.scir import SCIR
-from .estimators import Data, Mode
+from .estimators import Data, Mode, weights
 from .estimators.control_variate import ControlVariate
 from .mode import find_mode
 from .model import Evaluation, Model
@@ -140,7 +140,12 @@ def mode_of(plan: Plan) -> Mode:
 
     if plan.needs_mode and not isinstance(plan.estimator, ControlVariate):
         return search(start, None, ControlVariate.n_iters_opt)
-    return plan.estimator.start(start, search)
+    wanted, source = plan.estimator.row_probabilities, plan.source
+    known = None if wanted is None else weights.given(wanted, model, source, start)
+    mode = plan.estimator.start(start, search)
+    if isinstance(wanted, str) and known is None:
+        known = weights.by_leverage(model, source, mode, plan.seed)
+    return mode._replace(probabilities=known)
 
 
 def in_front(affine: Affine, model: Model, plan: Plan, mode: Mode) -> Mode:
@@ -150,4 +155,4 @@ def in_front(affine: Affine, model: Model, plan: Plan, mode: Mode) -> Mode:
         full = model.on_all(tree.map(tf.constant, mode.x), plan.source)
     if full is not None:
         full = Evaluation(full.value, affine.pulled_back(full.gradient))
-    return Mode(affine.inverse(mode.x), full)
+    return Mode(affine.inverse(mode.x), full, None, mode.probabilities)

@@ -28,10 +28,16 @@ def check(
     chart: Chart,
     estimator: Estimator,
     temperature: Any,
+    minibatches: str,
     n: int,
     N: int,
 ) -> None:
     """Check that the parts of a sampler can be combined."""
+    if estimator.row_probabilities is not None and minibatches == "reshuffled":
+        raise ValueError(
+            "minibatches must be 'auto' or 'independent' with row_probabilities, by which rows are "
+            "drawn anew for each minibatch"
+        )
     if isinstance(dynamics, GMC) and n < N:
         raise ValueError(
             "minibatch_size must be 'all' for GMC, whose Metropolis step needs all rows"
@@ -44,7 +50,8 @@ def check(
         if estimator.carried or estimator.needs_index or counters_of(dynamics):
             raise ValueError(
                 f"{name} must be {instead}: it is estimated from the gradients of single rows, "
-                "which only 'plain' and 'control_variates' have, without counts"
+                "which only 'plain' and 'control_variates' have, without counts or "
+                "row_probabilities"
             )
         if n < 2:
             raise ValueError(
@@ -125,6 +132,11 @@ def check_tuning(
         )
     if isinstance(dynamics, PSGLD) and precondition is not None:
         raise ValueError("precondition must be None for psgld without stepsize: it has its own")
+    if estimator.row_probabilities is not None and p > DENSE:
+        raise ValueError(
+            f"stepsize must be given with row_probabilities for {p:,} parameters: without it, step "
+            f"sizes are chosen for at most {DENSE:,}"
+        )
     if isinstance(dynamics, (SGNHT, PSGLD)) and p > DENSE:
         raise ValueError(
             f"{name} needs stepsize for {p:,} parameters: without it, step sizes of this sampler "

@@ -75,7 +75,14 @@ class Engine:
     def constants(self) -> tuple:
         """Constants of the compiled program, besides those of model, estimator and dynamics."""
         sizes = self.N, self.n, self.size, self.chains, self.dtype, self.many
-        return *sizes, self.apart, self.tempered, tuple(self.gibbs), self.keeps_gradients
+        return (
+            *sizes,
+            self.apart,
+            self.tempered,
+            tuple(self.gibbs),
+            self.keeps_gradients,
+            self.wanted.index,
+        )
 
     def schedule(self, row: tf.Tensor, like: Any) -> tuple[Any, Any]:
         """Return step sizes, in the form of the moving parameters, and the temperature.

@@ -63,6 +63,8 @@ class Feeder:
         have an axis of chains.
     x : nest of arrays
         The parameters that move, in chart coordinates, with a leading axis of chains.
+    probabilities : array, optional
+        How probable each row is, if rows are drawn with replacement.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Feeder:
         seed: int,
         shared_minibatches: bool,
         minibatches: str = "independent",
+        probabilities: np.ndarray | None = None,
     ) -> None:
         self.source, self.n, self.seed, self.schedule = source, n, seed, list(schedule)
         self.wanted, leaf = wanted, tree.leaves(x)[0]
@@ -83,7 +86,8 @@ class Feeder:
         self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
         self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
         outside = source.row_bytes if source.is_outside else 0
-        self.minibatches = minibatches_of(minibatches, source.N, n, seed, self.L, outside)
+        of = source.N, n, seed, self.L, outside, probabilities
+        self.minibatches = minibatches_of(minibatches, *of)
         self.resident = resident(source, self.minibatches, self.L)
 
         width = sum(self.widths)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .alias import AliasTable
 from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
 
 EPOCHS = 100  # for which an order is kept: to make one takes about as long as an epoch
@@ -36,6 +37,17 @@ class Independent:
         """
         rng = stream(self.seed, ROWS, number, chain)
         return without_replacement(rng, self.N, self.n, count)
+
+
+class Weighted:
+    """Each minibatch has n rows that are drawn with given probabilities, with replacement."""
+
+    def __init__(self, probabilities: np.ndarray, n: int, seed: int) -> None:
+        self.table, self.n, self.seed = AliasTable(probabilities), n, seed
+
+    def rows(self, number: int, count: int, chain: int) -> np.ndarray:
+        """The numbers of the rows of the minibatches of a group: (count, n)."""
+        return self.table.draw(stream(self.seed, ROWS, number, chain), (count, self.n))
 
 
 class Reshuffled:
@@ -191,9 +203,17 @@ def in_turn(kind: str, N: int, n: int, inner: int) -> bool:
 
 
 def minibatches_of(
-    kind: str, N: int, n: int, seed: int, inner: int, outside_bytes: int = 0
-) -> Independent | Reshuffled:
+    kind: str,
+    N: int,
+    n: int,
+    seed: int,
+    inner: int,
+    outside_bytes: int = 0,
+    probabilities: np.ndarray | None = None,
+) -> Independent | Weighted | Reshuffled:
     """Minibatches of this kind; of data outside memory, rows have `outside_bytes`."""
+    if probabilities is not None:
+        return Weighted(probabilities, n, seed)
     if not in_turn(kind, N, n, inner):
         return Independent(N, n, seed)
     if outside_bytes:

@@ -25,6 +25,7 @@ from .dynamics.sghmc import FRICTION
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
+from .fingerprint import digest
 from .model import Model
 from .operations import in_turn
 from .programs import Programs, programs_of
@@ -224,10 +225,13 @@ def planned(
     estimator.check(source.N)
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
+    if isinstance(estimator.row_probabilities, np.ndarray):  # too many for a record
+        settings["row_probabilities"] = f"an array ({digest(estimator.row_probabilities)})"
+    is_independent = moving.white_noise or estimator.row_probabilities is not None
     if minibatches == "auto":
-        minibatches = "independent" if moving.white_noise else "reshuffled"
+        minibatches = "independent" if is_independent else "reshuffled"
     temperature = checks.temperature(temperature)
-    combinations.check(moving, gibbs, chart, estimator, temperature, n, source.N)
+    combinations.check(moving, gibbs, chart, estimator, temperature, minibatches, n, source.N)
     if gibbs and isinstance(stepsize, Mapping):
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}
     moved = {k: x for k, x in params.items() if k not in gibbs}

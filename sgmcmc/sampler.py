@@ -19,7 +19,7 @@ from .divergence import diverged
 from .dynamics import Dynamics
 from .engine import Chains, Engine, tracker, wanted
 from .estimators import Data, Estimator
-from .estimators.control_variate import Centre
+from .estimators.control_variate import Centre, probabilities_of
 from .feeder import Feeder
 from .model import Model
 from .programs import programs_of
@@ -317,7 +317,10 @@ def assemble(
     tempered = callable(temperature) or temperature != 1
     columns = [*schedule, temperature] if tempered else schedule
     want = wanted(model, estimator, dynamics, gibbs, {k: x[k] for k in x if k not in gibbs})
-    feeder = Feeder(source, n, want, columns, x, seed, shared_minibatches, minibatches)
+    probabilities = probabilities_of(estimator_state)
+    feeder = Feeder(
+        source, n, want, columns, x, seed, shared_minibatches, minibatches, probabilities
+    )
     engine = Engine(
         *(model, estimator, dynamics, gibbs, want, tempered, source.N, n, source.row_bytes),
         *(feeder.size, feeder.chains, feeder.dtype, n_chains is not None),

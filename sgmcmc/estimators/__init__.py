@@ -35,12 +35,14 @@ class Mode(NamedTuple):
     """A point near the mode, in chart coordinates, and the log likelihood of all data there.
 
     The log likelihood is None if it has not been evaluated. `coordinates` are those in which the
-    curvature at the point is the same in all directions, or None.
+    curvature at the point is the same in all directions, or None. `probabilities` are those with
+    which rows are to be drawn, or None if all are alike.
     """
 
     x: Any
     full: Evaluation | None
     coordinates: Any = None
+    probabilities: np.ndarray | None = None
 
 
 class Data(NamedTuple):
@@ -68,6 +70,8 @@ class Estimator(ABC):
         True if `estimate` needs the numbers of the rows in a minibatch, as `batch.index`.
     needs_key : bool
         True if `estimate` draws random numbers: `batch.key` has a key for each chain.
+    row_probabilities : array, str or None
+        How probable rows are in minibatches, as in `ControlVariate`. None: all are alike.
 
     Examples
     --------
@@ -94,6 +98,7 @@ class Estimator(ABC):
     carried: bool = False
     needs_index: bool = False
     needs_key: bool = False
+    row_probabilities: Any = None
 
     def check(self, N: int) -> None:  # noqa: B027
         """Validate the settings against the number of rows."""

@@ -6,25 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from .. import checks, tree
 from ..model import Batch, Evaluation, Model
 from . import Data, Estimate, Estimator, Mode, posterior
+from .rows import weighted
+from .weights import row_probabilities
 
 
 class Centre(NamedTuple):
-    """A point near the mode, and the log likelihood of all data there."""
+    """A point near the mode, and the log likelihood of all data there.
+
+    `weights` are those of all N rows, 1/(N pᵢ), or () if all rows are drawn alike.
+    """
 
     x: Any
     full: Evaluation
+    weights: Any = ()
 
 
-def relative(model: Model, x: Any, centre: Any, batch: Batch) -> Estimate:
+def relative(model: Model, x: Any, centre: Any, batch: Batch, weights: Any = ()) -> Estimate:
     """Estimate the log posterior at x relative to that at a centre, where it is known.
 
     The centre has the point, `x`, and the log likelihood of all data there, `full`, with an axis of
-    chains, of length 1 if they share it.
+    chains, of length 1 if they share it. Rows may have weights, (chains, rows).
     """
 
     def here_and_there(x: Any, rows: Any, centre: Any) -> tuple[Evaluation, Evaluation]:
@@ -33,7 +40,12 @@ def relative(model: Model, x: Any, centre: Any, batch: Batch) -> Estimate:
         then = tree.map(lambda c, g: c + 0 * g, centre, here.gradient)
         return here, model.data(then, rows)
 
-    both = model.each_chain(here_and_there, x, batch.rows, centre.x)
+    if isinstance(weights, tuple):
+        both = model.each_chain(here_and_there, x, batch.rows, centre.x)
+    else:
+        here = weighted(model, x, batch.rows, weights)
+        then = tree.map(lambda c, g: c + 0 * g, centre.x, here.gradient)
+        both = here, weighted(model, then, batch.rows, weights)
     here, there = tree.map(lambda a: batch.scale * a, both)
     value, gradient = tree.map(lambda c, a, b: c + (a - b), centre.full, here, there)
     error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
@@ -54,6 +66,9 @@ class ControlVariate(Estimator):
     where both ĝ are on the same rows, so that most of their noise cancels while θ is near θ̂. The
     chain starts at θ̂. The log posterior's value is estimated in the same way, to first order: with
     l for the log likelihood, l(θ̂) + l̂(θ) − l̂(θ̂) + (θ − θ̂)ᵀ(g(θ̂) − ĝ(θ̂)).
+
+    With `row_probabilities` pᵢ, rows are drawn with replacement, and the rows S of a minibatch of
+    size n have weights: ĝ(θ) − ĝ(θ̂) = (1/n) Σ_S (∇log p(xᵢ|θ) − ∇log p(xᵢ|θ̂))/pᵢ.
 
     The noise that is left depends on where the chain is. Minibatches that are taken in turn from
     shuffled rows, as by default, take part of it back: at the same bias there are up to 1.2 times
@@ -95,7 +110,27 @@ class ControlVariate(Estimator):
         at_start=True,
     )
 
+    row_probabilities: str | np.ndarray | None = checks.tunable(
+        None,
+        row_probabilities,
+        "How probable rows are in minibatches, which are then drawn with replacement: an array "
+        'with a number for each row; `"lipschitz"`, by the squared lengths of the rows of a linear '
+        'predictor; or `"leverage"`, by how much the gradient of a row changes around the mode. '
+        "It helps where few rows tell some of the parameters. None: all rows alike, without "
+        "replacement.",
+        at_start=True,
+    )
+
+    @property
+    def needs_index(self) -> bool:  # type: ignore[override]  # read-only, as all fields are
+        return self.row_probabilities is not None
+
     def check(self, N: int) -> None:
+        p = self.row_probabilities
+        if isinstance(p, np.ndarray) and len(p) != N:
+            raise ValueError(
+                f"row_probabilities must have a number for each of N = {N} rows, not {len(p)}"
+            )
         if not (self.search_mode or self.mode is not None or self.opt_stepsize is not None):
             raise ValueError("search_mode=False needs opt_stepsize, for the ascent, or mode")
 
@@ -110,8 +145,30 @@ class ControlVariate(Estimator):
         centre = tree.map(tf.constant, mode.x)
         dtype = tree.leaves(centre)[0].dtype
         full = mode.full or model.on_all(centre, data.source)
-        return Centre(centre, tree.map(lambda a: tf.constant(a, dtype), full))
+        weights: Any = ()
+        if mode.probabilities is not None:
+            p = mode.probabilities
+            weights = tf.constant(
+                np.divide(1 / len(p), p, where=p > 0, out=np.zeros_like(p)), dtype
+            )
+        return Centre(centre, tree.map(lambda a: tf.constant(a, dtype), full), weights)
 
     def estimate(self, model: Model, x: Any, state: Centre, batch: Batch) -> tuple[Estimate, Any]:
-        shared = tree.map(lambda a: a[None], state)
-        return relative(model, x, shared, batch), state
+        shared = tree.map(lambda a: a[None], state._replace(weights=()))
+        weights: Any = ()
+        if self.needs_index:
+            weights = tf.gather(state.weights, batch.index)
+            weights = tf.broadcast_to(weights, (tree.leaves(x)[0].shape[0], weights.shape[1]))
+        return relative(model, x, shared, batch, weights), state
+
+
+def probabilities_of(state: Any) -> np.ndarray | None:
+    """Return the probabilities of rows that belong to the state of an estimator, if it has any.
+
+    They come from the weights, which the state has in its own precision: so a chain that is
+    resumed draws the same rows.
+    """
+    if not isinstance(state, Centre) or isinstance(state.weights, tuple):
+        return None
+    weights = state.weights.numpy().astype(np.float64)
+    return np.divide(1 / len(weights), weights, where=weights > 0, out=np.zeros_like(weights))

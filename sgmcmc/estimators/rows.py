@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from .. import tree
-from ..model import Batch, Model
+from ..model import Batch, Evaluation, Model
 from . import Estimate, Estimator
 
 
@@ -23,6 +23,13 @@ def by_row(function: Callable, model: Model, rows: Any) -> Any:
 
     each = tree.each if model.in_turn else vectorised
     return tree.map(rows_first, each(of_one, tree.map(rows_first, rows)))
+
+
+def weighted(model: Model, x: Any, rows: Any, weights: tf.Tensor) -> Evaluation:
+    """Evaluate the log likelihoods of rows (chains, rows, ...), and add them up with weights."""
+    # Gradients by row: that of a sum over vectorised rows would make XLA compare all data at a call
+    each = by_row(lambda rows: model.each_chain(model.data, x, rows), model, rows)
+    return Evaluation(*tree.map(lambda a: tf.einsum("cn,cn...->c...", weights, a), each))
 
 
 def row_by_row(estimator: Estimator, model: Model, x: Any, state: Any, batch: Batch) -> Estimate:

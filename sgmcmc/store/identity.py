@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..fingerprint import digest
 from ..plan import Plan
 from ..source import Source
 
@@ -60,8 +60,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
     index = np.unique(np.linspace(0, source.N - 1, min(ROWS, source.N)).astype(np.int64))
     found = {}
     for name, x in source.subset(index).arrays.items():
-        digest = hashlib.blake2b(np.ascontiguousarray(x).tobytes(), digest_size=16).hexdigest()
-        found[name] = [x.dtype.str, list(x.shape[1:]), digest]
+        found[name] = [x.dtype.str, list(x.shape[1:]), digest(x)]
     return {"N": source.N, "arrays": found}
 
 

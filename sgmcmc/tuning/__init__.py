@@ -97,11 +97,13 @@ class Tuner:
             self.extremes = near.extremes(self.L, is_relative)
         else:
             L = self.L if self.is_dense else np.diag(near.sd)
-            self.covariance = near.noise(L, is_relative)
+            self.covariance = near.noise(L, is_relative, mode.probabilities)
 
     def choose(self, n: int) -> tuple[Choice, Directions, np.ndarray]:
         """The steps for minibatches of n rows, and the directions in free coordinates."""
         scale, L = noise_scale(self.N, n), self.L
+        if self.mode.probabilities is not None:  # rows are drawn with replacement
+            scale = self.N * (self.N - 1) / n
         epoch = Epoch.of(self.minibatches, self.N, n, self.dynamics.inner_steps)
         if isinstance(self.near, Many):
             precision, noise, vectors = self.extremes

@@ -68,8 +68,12 @@ class Near:
         """A point in free coordinates, relative to the mode, at white coordinates z."""
         return self.back @ z
 
-    def noise(self, L: np.ndarray, is_relative: bool) -> np.ndarray:
+    def noise(
+        self, L: np.ndarray, is_relative: bool, probabilities: np.ndarray | None = None
+    ) -> np.ndarray:
         """The covariance of the gradients of single rows, in coordinates w with x = mode + Lw.
+
+        With probabilities, that of gradients over N times these, for rows so drawn.
 
         Of control variates, gradients are relative to those at the mode, and their covariance is
         averaged over draws around it. Each draw sees all rows that count once, and a part of the
@@ -82,12 +86,17 @@ class Near:
         for k in range(count):
             square, total = np.zeros((p, p)), np.zeros(p)
             away = self.point(self.theta + self.displaced(self.rng.standard_normal(p)))
-            for rows, weight in in_pieces(self.rows.share(k, count).parts, p):
+            some, seen = self.rows.share(k, count), 0
+            numbers = np.concatenate(some.index)
+            for rows, weight in in_pieces(some.parts, p):
                 g = self.curvature.gradients(here, rows)
                 if is_relative:
                     g = self.curvature.gradients(away, rows) - g
                 g = g @ L
-                square += weight * (g.T @ g)
+                index = numbers[seen : seen + len(g)]
+                seen += len(g)
+                each = weight if probabilities is None else weight / (N * probabilities[index])
+                square += (g * np.reshape(each, (-1, 1))).T @ g
                 total += weight * g.sum(axis=0)
             covariance += (square - np.outer(total, total) / N) / max(N - 1, 1) / count
         return covariance

@@ -18,21 +18,26 @@ PROBES = 3  # directions in which the log likelihood of all rows is looked at
 
 
 class Rows(NamedTuple):
-    """Rows with weights: each row of a part stands for `weight` of all N."""
+    """Rows with weights: each row of a part stands for `weight` of all N.
+
+    `index` has the numbers of the rows of each part.
+    """
 
     parts: Parts
     N: int
+    index: list[np.ndarray]  # type: ignore[assignment]  # hides tuple.index, which nobody calls
 
     def share(self, k: int, of: int) -> Rows:
         """Of the rows that stand for others the k-th share, and all rows that count once."""
-        parts = []
-        for part, weight in self.parts:
+        parts, numbers = [], []
+        for (part, weight), index in zip(self.parts, self.index):
             if weight > 1 and of <= part.N:
                 share = np.arange(part.N * k // of, part.N * (k + 1) // of)
-                parts.append((part.subset(share), weight * part.N / len(share)))
-            else:
-                parts.append((part, weight))
-        return Rows(parts, self.N)
+                weight *= part.N / len(share)
+                part, index = part.subset(share), index[share]
+            parts.append((part, weight))
+            numbers.append(index)
+        return Rows(parts, self.N, numbers)
 
 
 def chosen(
@@ -49,7 +54,7 @@ def chosen(
     count = min(count, max(FEWEST, SAMPLE_BYTES // source.row_bytes))
     some = int(STRONGEST * count)
     if count + some >= N:
-        return Rows([(source.subset(np.arange(N)), 1.0)], N)
+        return Rows([(source.subset(np.arange(N)), 1.0)], N, [np.arange(N)])
     points = [
         [unflat(theta + s * times(back, z), curvature.like, curvature.dtype) for s in (1, -1)]
         for z in rng.standard_normal((PROBES, curvature.p))
@@ -79,6 +84,7 @@ def chosen(
             (source.subset(strongest), 1.0),
         ],
         N,
+        [sample, strongest],
     )
 
 
