@@ -232,7 +232,7 @@ left.semilogy(grid, plain, color=COLOURS["plain"], label="plain")
 left.semilogy(grid, relative, color=COLOURS["control variates"], label="control variates")
 left.axvline(centre, color="0.6", ls=":", label="their centre")
 left.set(xlabel="θ", ylabel="variance of the gradient's noise", ylim=(plain.max() / 1e3, 1e5))
-left.legend(loc="upper center", ncols=3)
+left.legend(loc="upper center", ncols=2)
 
 
 def log_lik_of_two(params, data):
