@@ -25,19 +25,7 @@ COLOURS = {
     "NUTS": "#222222",
 }
 
-plt.rcParams.update(
-    {
-        "figure.dpi": 110,
-        "figure.constrained_layout.use": True,
-        "font.size": 10,
-        "axes.grid": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "grid.alpha": 0.3,
-        "legend.frameon": False,
-        "lines.linewidth": 1.5,
-    }
-)
+plt.style.use(Path(__file__).parents[1] / "figures.mplstyle")
 
 
 # Runs
