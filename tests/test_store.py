@@ -169,7 +169,10 @@ class TestOthersReadIt:
         try:
             data = arviz.from_zarr(str(path))
         except (ImportError, TypeError):  # ArviZ up to 0.23 with Zarr 3
-            groups = {k: xarray.open_zarr(path, group=k) for k in ("posterior", "sample_stats")}
+            groups = {
+                k: xarray.open_zarr(path, group=k, chunks=None)  # in memory, where Dask is there
+                for k in ("posterior", "sample_stats")
+            }
             data = arviz.InferenceData(**groups)
         table = arviz.summary(data, var_names=["net.mean"])
         own = draws.summary(["net"])
