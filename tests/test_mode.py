@@ -14,6 +14,7 @@ from sgmcmc.minimise import Search, Task, lbfgs
 from sgmcmc.mode import CLOSE, MinusLogPosterior, ModeNotFound, find_mode
 
 from .test_estimators import LOGISTIC, ByHand, log_lik, logistic_data, posterior, source_of
+from .ztest import assert_mean, assert_rejected
 
 FACTOR = 3  # by which the search may misjudge what is still to be gained
 DTYPES = pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=["single", "double"])
@@ -199,6 +200,34 @@ def test_stochastic_ascent_alone(seed):
     ]
     off = [np.abs(each.mode["a"] - x.mean(axis=0)).max() for each in made]
     assert off[1] < 1e-3 < off[0] < 1
+
+
+@pytest.mark.parametrize("h", ["1/(mk)", "constant"])
+def test_ascent_with_steps_that_shrink(h, seed):
+    """With h = 1/(N k), where N is the curvature, the ascent ends at the mean of all minibatches.
+
+    Its variance, times n K for K minibatches, is that of the rows, but for a share n/N.
+    """
+    N, n, count, K = 2000, 20, 500, 25
+    x = np.random.default_rng(seed).normal(3, 2, (N, count))
+    log_lik = lambda p, d: -tf.reduce_sum((d["x"] - p["a"]) ** 2) / 2  # noqa: E731
+    found = sgmcmc.sgldcv_setup(
+        log_lik,
+        {"x": x},
+        {"a": np.full(count, 50.0)},
+        1e-5,
+        minibatch_size=n,
+        opt_stepsize=sgmcmc.decay(1 / N, tau=1, kappa=1) if h == "1/(mk)" else 1 / N / K,
+        n_iters_opt=K,
+        search_mode=False,
+        seed=seed,
+        verbose=False,
+    ).mode["a"]
+    z = (found - x.mean(axis=0)) / np.sqrt(x.var(axis=0, ddof=1) * (1 - n / N) / (n * K))
+    if h == "1/(mk)":
+        assert_mean(z**2, 1.0, detect=0.7)
+    else:
+        assert_rejected(z**2, 1.0)
 
 
 def test_the_mode_is_kept_in_sampler_and_settings(seed):

@@ -33,7 +33,7 @@ from .own import noise_estimate as noise_estimate
 from .own import one_of as one_of
 from .own import optional_function as optional_function
 from .own import optional_like_params as optional_like_params
-from .own import optional_positive as optional_positive
+from .own import optional_stepsize as optional_stepsize
 from .own import optional_text as optional_text
 from .own import optional_whole as optional_whole
 from .own import own as own

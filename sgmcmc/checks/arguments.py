@@ -21,7 +21,7 @@ from .values import by_parameter, names_of_parameters, number, same_names, sched
 from .words import described
 
 
-def stepsize(value: Any, params: Any) -> Any:
+def stepsize(value: Any, params: Any, of: str = "stepsize") -> Any:
     """Return, for each parameter, a positive number or a schedule that checks its values."""
     dtype = tree.leaves(params)[0].dtype if params else np.float32
 
@@ -32,9 +32,9 @@ def stepsize(value: Any, params: Any) -> Any:
                 raise ValueError(f"{name} must be a number that {dtype} can hold, not {value}")
             return value
         scheduled(value, 0, name)
-        return partial(scheduled, value)
+        return partial(scheduled, value, name=of)
 
-    return by_parameter("stepsize", value, params, check)
+    return by_parameter(of, value, params, check)
 
 
 def temperature(value: Any) -> Any:

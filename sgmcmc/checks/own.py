@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import tree
-from .arguments import like_params
+from .arguments import like_params, stepsize
 from .arrays import array, cast
 from .values import boolean, by_name, by_parameter, function, names_of_parameters, number, whole
 from .words import described, nearest
@@ -115,9 +115,9 @@ def keep_log(name: str, value: Any, params: Any) -> bool:
     return bool(value)
 
 
-def optional_positive(name: str, value: Any, params: Any) -> Any:
-    """Return None, or a positive number for each parameter."""
-    return None if value is None else per_parameter(above=0)(name, value, params)
+def optional_stepsize(name: str, value: Any, params: Any) -> Any:
+    """Return None, or a positive number or a schedule for each parameter."""
+    return None if value is None else stepsize(value, params, name)
 
 
 def optional_whole(name: str, value: Any, params: Any) -> int | None:

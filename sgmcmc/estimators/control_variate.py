@@ -83,12 +83,12 @@ class ControlVariate(Estimator):
     >>> gradient = sgmcmc.ControlVariate(opt_stepsize=1e-5)  # an argument of sgld and others
     """
 
-    opt_stepsize: float | None = checks.tunable(
+    opt_stepsize: float | Callable | dict | None = checks.tunable(
         None,
-        checks.optional_positive,
-        "Step size of stochastic gradient ascent, on `n_iters_opt` minibatches, before the mode is "
-        "searched for on all data. It helps if a pass through the data is expensive, or the log "
-        "posterior is far from concave. None: no ascent.",
+        checks.optional_stepsize,
+        "Step size, or a schedule of it, of stochastic gradient ascent on `n_iters_opt` "
+        "minibatches, before the mode is searched for on all data. It helps if a pass through the "
+        "data is expensive, or the log posterior is far from concave. None: no ascent.",
         positional=True,
         at_start=True,
     )
@@ -99,7 +99,10 @@ class ControlVariate(Estimator):
         True,
         checks.boolean,
         "Search for the mode on all data. False: the centre is the point where stochastic gradient "
-        "ascent with `opt_stepsize` ends, as in the R package.",
+        "ascent with `opt_stepsize` ends, as in the R package, and there is one pass over the data "
+        "for the gradient there. The schedule `decay(1/m, tau=1, kappa=1)`, which is 1/(mk) in "
+        "step k, then leads to within about √(N/(n k)) standard deviations of the mode, if the log "
+        "posterior's curvature is everywhere at least m, and not much more (thesis, lemma 3.3.9).",
         at_start=True,
     )
     mode: dict | None = checks.tunable(
