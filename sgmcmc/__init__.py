@@ -44,6 +44,7 @@ from .api import (
     sgrld,
     sgrld_setup,
 )
+from .columns import parquet
 from .data import get_dataset, list_datasets
 from .diagnosis.diagnose import diagnose
 from .diagnosis.report import Diagnosis
@@ -146,6 +147,7 @@ __all__ = [
     "load_draws",
     "mixed",
     "mixed_setup",
+    "parquet",
     "psgld",
     "psgld_setup",
     "run",

@@ -48,6 +48,20 @@ def temperature(value: Any) -> Any:
 
 def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
     """Return arrays with equally many rows. Those in memory are contiguous, and floats `dtype`."""
+    if type(value).__module__.partition(".")[0] == "pyarrow":
+        from ..columns import parquet
+
+        value = parquet(value)
+    if isinstance(value, (str, os.PathLike)):
+        raise TypeError(
+            f"dataset must be a dict of arrays, not the path {os.fspath(value)!r}: for Parquet "
+            "files, pass sgmcmc.parquet(path)"
+        )
+    if hasattr(value, "columns") and hasattr(value, "compute"):
+        raise TypeError(
+            "dataset must be a dict of arrays or a DataFrame in memory, not one of dask: compute "
+            "it, or write it to Parquet files and pass sgmcmc.parquet(path)"
+        )
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         value = by_column(value)
     named("dataset", value, "arrays, such as {'X': X, 'y': y}, or a DataFrame")
