@@ -67,6 +67,7 @@ from .estimators.control_variate import ControlVariate
 from .estimators.saga import SAGA
 from .estimators.svrg import SVRG
 from .gibbs import Gibbs
+from .in_order import Stream, stream
 from .mode import ModeNotFound
 from .models.documents import tf_idf
 from .models.lda import TopicModel, fit_lda
@@ -126,6 +127,7 @@ __all__ = [
     "SphericalTopicModel",
     "Stiefel",
     "StoredArray",
+    "Stream",
     "TopicModel",
     "Torus",
     "TrustWarning",
@@ -176,6 +178,7 @@ __all__ = [
     "sgrld",
     "sgrld_setup",
     "step",
+    "stream",
     "tf_idf",
     "tune",
     "von_mises_fisher_log_prob",

@@ -83,7 +83,9 @@ class Feeder:
         self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
         self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
         outside = source.row_bytes if source.is_outside else 0
-        self.minibatches = minibatches_of(minibatches, source.N, n, seed, self.L, outside)
+        self.minibatches = minibatches_of(
+            minibatches, source.N, n, seed, self.L, outside, source.buffer_rows
+        )
         self.resident = resident(source, self.minibatches, self.L)
 
         width = sum(self.widths)

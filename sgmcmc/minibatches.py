@@ -185,15 +185,53 @@ class InWindows(Reshuffled):
         """Each part has rows of its own."""
 
 
+class InOrder(Reshuffled):
+    """Minibatches of rows that come in an order of their own, in parts that are shuffled.
+
+    A part has the next rows of the stream, which goes through all epochs: after the last row of one
+    comes the first row of the next. So each row is used once an epoch, and none is left over.
+    """
+
+    def __init__(self, N: int, n: int, seed: int, inner: int, buffer_rows: int) -> None:
+        super().__init__(N, n, seed, inner)
+        self.batches = max(1, min(N, buffer_rows) // n // inner) * inner
+        self.span = self.lap = self.batches
+
+    def shuffled(self, number: int) -> np.ndarray:
+        """The places in a part from which the rows of all minibatches are, one after the other."""
+        rng = stream(self.seed, ORDER, number)
+        return rng.permutation(np.arange(self.batches * self.n, dtype=row_type(self.N)))
+
+    def order(self, number: int) -> np.ndarray:
+        """The numbers of the rows of all minibatches, (batches, n), in one part."""
+        size = self.batches * self.n
+        return ((number * size + self.shuffled(number)) % self.N).reshape(self.batches, self.n)
+
+    def changed(self, number: int) -> None:
+        """Each part has rows of its own."""
+
+
 def in_turn(kind: str, N: int, n: int, inner: int) -> bool:
     """Whether minibatches are taken in turn: not if there are less than two for each inner step."""
     return kind == "reshuffled" and N // n >= 2 * inner
 
 
 def minibatches_of(
-    kind: str, N: int, n: int, seed: int, inner: int, outside_bytes: int = 0
+    kind: str,
+    N: int,
+    n: int,
+    seed: int,
+    inner: int,
+    outside_bytes: int = 0,
+    buffer_rows: int | None = None,
 ) -> Independent | Reshuffled:
-    """Minibatches of this kind; of data outside memory, rows have `outside_bytes`."""
+    """Minibatches of this kind.
+
+    Of data outside memory, rows have `outside_bytes`. Rows that come in order are shuffled in a
+    buffer of `buffer_rows`.
+    """
+    if buffer_rows is not None:
+        return InOrder(N, n, seed, inner, buffer_rows)
     if not in_turn(kind, N, n, inner):
         return Independent(N, n, seed)
     if outside_bytes:

@@ -25,6 +25,7 @@ from .dynamics.sghmc import FRICTION
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
+from .in_order import Stream, StreamSource, of_tensorflow
 from .model import Model
 from .operations import in_turn
 from .programs import Programs, programs_of
@@ -109,12 +110,14 @@ def planned(
     log_lik : function of (params, data)
         The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
         names, in TensorFlow operations.
-    dataset : dict of arrays or DataFrame
-        The data: arrays that share their first axis, the rows; or a DataFrame, whose columns are
-        such arrays. Floating-point numbers are converted to `dtype`; integers and booleans stay as
-        they are. An `np.memmap`, or another array outside memory that can be sliced (of h5py,
-        zarr, ...), is read as it is needed. Arrays that need no conversion are not copied: do not
-        change them while the sampler is in use.
+    dataset : dict of arrays, table or stream
+        The data: arrays that share their first axis, the rows; or a DataFrame, a table or a dataset
+        of pyarrow, whose columns are such arrays. Floating-point numbers are converted to `dtype`;
+        integers and booleans stay as they are. An `np.memmap`, or another array outside memory that
+        can be sliced (of h5py, zarr, dask, ...), is read as it is needed, and so are Parquet files:
+        `parquet(path, X=["a", "b"], y="y")`. `stream` has rows in the order in which they come,
+        from any iterator. A `tf.data.Dataset` of rows is one, too. Arrays that need no conversion
+        are not copied: do not change them while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict, optional
@@ -204,7 +207,7 @@ def planned(
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
     is_any_seed, seed = seed is None, checks.seed(seed)
     params = checks.params(params, dtype)
-    source = Source(checks.dataset(dataset, dtype), dtype)
+    source = source_of(dataset, dtype)
     is_auto = isinstance(minibatch_size, str) and minibatch_size == "auto"
     sizes = {"auto": min(AUTO, source.N), "all": source.N}
     if isinstance(minibatch_size, str):
@@ -224,6 +227,9 @@ def planned(
     estimator.check(source.N)
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
+    if source.buffer_rows is not None:
+        combinations.check_stream(name, moving, estimator, minibatches, n, source.buffer_rows)
+        settings["buffer_size"] = source.buffer_rows
     if minibatches == "auto":
         minibatches = "independent" if moving.white_noise else "reshuffled"
     temperature = checks.temperature(temperature)
@@ -303,6 +309,15 @@ def planned(
         verbose,
         programs,
     )
+
+
+def source_of(dataset: Any, dtype: tf.DType) -> Source:
+    """Return the source of rows for the argument `dataset`."""
+    if isinstance(dataset, tf.data.Dataset):
+        dataset = of_tensorflow(dataset)
+    if isinstance(dataset, Stream):
+        return StreamSource(dataset, dtype)
+    return Source(checks.dataset(dataset, dtype), dtype)
 
 
 def estimator_of(gradient: Any) -> Estimator:
