@@ -228,7 +228,8 @@ def planned(
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
     if source.buffer_rows is not None:
-        combinations.check_stream(name, moving, estimator, minibatches, n, source.buffer_rows)
+        least = 1 if is_auto else n
+        combinations.check_stream(name, moving, estimator, minibatches, least, source.buffer_rows)
         settings["buffer_size"] = source.buffer_rows
     if minibatches == "auto":
         minibatches = "independent" if moving.white_noise else "reshuffled"
