@@ -44,6 +44,7 @@ from .api import (
     sgrld,
     sgrld_setup,
 )
+from .columns import parquet
 from .data import get_dataset, list_datasets
 from .diagnosis.diagnose import diagnose
 from .diagnosis.report import Diagnosis
@@ -66,6 +67,7 @@ from .estimators.control_variate import ControlVariate
 from .estimators.saga import SAGA
 from .estimators.svrg import SVRG
 from .gibbs import Gibbs
+from .in_order import Stream, stream
 from .mode import ModeNotFound
 from .models.documents import tf_idf
 from .models.lda import TopicModel, fit_lda
@@ -125,6 +127,7 @@ __all__ = [
     "SphericalTopicModel",
     "Stiefel",
     "StoredArray",
+    "Stream",
     "TopicModel",
     "Torus",
     "TrustWarning",
@@ -146,6 +149,7 @@ __all__ = [
     "load_draws",
     "mixed",
     "mixed_setup",
+    "parquet",
     "psgld",
     "psgld_setup",
     "run",
@@ -174,6 +178,7 @@ __all__ = [
     "sgrld",
     "sgrld_setup",
     "step",
+    "stream",
     "tf_idf",
     "tune",
     "von_mises_fisher_log_prob",

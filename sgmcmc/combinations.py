@@ -17,7 +17,10 @@ from .dynamics.scir import SCIR
 from .dynamics.sgnht import SGNHT
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
+from .estimators.counts import Counted
 from .estimators.gradient import Gradient
+from .estimators.saga import SAGA
+from .minibatches import Strata
 from .spaces import Chart
 from .tuning.laws import CHOICES
 
@@ -28,12 +31,12 @@ def check(
     chart: Chart,
     estimator: Estimator,
     temperature: Any,
-    minibatches: str,
+    minibatches: str | Strata,
     n: int,
     N: int,
 ) -> None:
     """Check that the parts of a sampler can be combined."""
-    if estimator.row_probabilities is not None and minibatches == "reshuffled":
+    if estimator.row_probabilities is not None and minibatches != "independent":
         raise ValueError(
             "minibatches must be 'auto' or 'independent' with row_probabilities, by which rows are "
             "drawn anew for each minibatch"
@@ -71,6 +74,35 @@ def check(
         raise ValueError(
             "temperature must be 1 with probabilities that move by counts, as in SCIR and SGRLD"
         )
+
+
+def check_stream(
+    name: str,
+    dynamics: Dynamics,
+    estimator: Estimator,
+    minibatches: str | Strata,
+    n: int,
+    buffer_rows: int,
+) -> None:
+    """Check that a sampler can use rows in the order in which they come."""
+    instead = "pass arrays, or files whose rows can be read at random, as with sgmcmc.parquet"
+    if estimator.needs_index or isinstance(estimator, Counted):
+        who = "SAGA" if isinstance(estimator, SAGA) else name
+        raise ValueError(
+            f"dataset must not be a stream for {who}, which needs rows by number: {instead}"
+        )
+    if minibatches not in ("auto", "reshuffled"):
+        raise ValueError(
+            "minibatches must be 'auto' or 'reshuffled' for a stream, whose rows come in order: "
+            f"{instead}"
+        )
+    if minibatches == "auto" and dynamics.white_noise:
+        raise ValueError(
+            f"dataset must not be a stream for {name} with these settings, which needs independent "
+            f"minibatches: {instead}"
+        )
+    if buffer_rows < n:
+        raise ValueError(f"buffer_size must be at least minibatch_size, {n:,}, not {buffer_rows:,}")
 
 
 def by_rows(dynamics: Dynamics) -> tuple[str, str]:

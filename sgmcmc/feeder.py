@@ -20,7 +20,7 @@ import tensorflow as tf
 from . import tree
 from .cores import ONE_CORE
 from .dynamics import Noise
-from .minibatches import minibatches_of
+from .minibatches import Strata, minibatches_of
 from .resident import page_aligned, resident, tensor
 from .source import BLOCK_BYTES, Source
 from .streams import AT_START, KEYS, NOISE, UNIFORMS, row_type, standard_normals, stream
@@ -76,7 +76,7 @@ class Feeder:
         x: Any,
         seed: int,
         shared_minibatches: bool,
-        minibatches: str = "independent",
+        minibatches: str | Strata = "independent",
         probabilities: np.ndarray | None = None,
     ) -> None:
         self.source, self.n, self.seed, self.schedule = source, n, seed, list(schedule)
@@ -85,9 +85,7 @@ class Feeder:
         self.row_chains = 1 if shared_minibatches else self.chains
         self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
         self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
-        outside = source.row_bytes if source.is_outside else 0
-        of = source.N, n, seed, self.L, outside, probabilities
-        self.minibatches = minibatches_of(minibatches, *of)
+        self.minibatches = minibatches_of(minibatches, source, n, seed, self.L, probabilities)
         self.resident = resident(source, self.minibatches, self.L)
 
         width = sum(self.widths)

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .alias import AliasTable
 from .streams import ORDER, ROWS, TURNS, row_type, stream, without_replacement
+
+if TYPE_CHECKING:
+    from .source import Source
 
 EPOCHS = 100  # for which an order is kept: to make one takes about as long as an epoch
 LEFT_OVER = 0.005  # the share of rows that may be left out for so long, and not for an epoch alone
@@ -48,6 +52,31 @@ class Weighted:
     def rows(self, number: int, count: int, chain: int) -> np.ndarray:
         """The numbers of the rows of the minibatches of a group: (count, n)."""
         return self.table.draw(stream(self.seed, ROWS, number, chain), (count, self.n))
+
+
+class Strata(NamedTuple):
+    """The numbers of all rows, in the order of the strata."""
+
+    order: np.ndarray
+
+
+@dataclass(frozen=True)
+class Stratified:
+    """Each minibatch has one row of each of n equally large strata, parts of an order of the rows.
+
+    Stratum k has the places kN/n ... (k + 1)N/n of the order, where a place may belong in part to
+    one and in part to the next: so each row is in n/N minibatches on average.
+    """
+
+    order: np.ndarray
+    n: int
+    seed: int
+
+    def rows(self, number: int, count: int, chain: int) -> np.ndarray:
+        """The numbers of the rows of the minibatches of a group: (count, n)."""
+        rng, N = stream(self.seed, ROWS, number, chain), len(self.order)
+        place = (np.arange(self.n) + rng.random((count, self.n))) * (N / self.n)
+        return self.order[np.minimum(place.astype(np.int64), N - 1)]
 
 
 class Reshuffled:
@@ -197,25 +226,55 @@ class InWindows(Reshuffled):
         """Each part has rows of its own."""
 
 
-def in_turn(kind: str, N: int, n: int, inner: int) -> bool:
+class InOrder(Reshuffled):
+    """Minibatches of rows that come in an order of their own, in parts that are shuffled.
+
+    A part has the next rows of the stream, which goes through all epochs: after the last row of one
+    comes the first row of the next. So each row is used once an epoch, and none is left over.
+    """
+
+    def __init__(self, N: int, n: int, seed: int, inner: int, buffer_rows: int) -> None:
+        super().__init__(N, n, seed, inner)
+        self.batches = max(1, min(N, buffer_rows) // n // inner) * inner
+        self.span = self.lap = self.batches
+
+    def shuffled(self, number: int) -> np.ndarray:
+        """The places in a part from which the rows of all minibatches are, one after the other."""
+        rng = stream(self.seed, ORDER, number)
+        return rng.permutation(np.arange(self.batches * self.n, dtype=row_type(self.N)))
+
+    def order(self, number: int) -> np.ndarray:
+        """The numbers of the rows of all minibatches, (batches, n), in one part."""
+        size = self.batches * self.n
+        return ((number * size + self.shuffled(number)) % self.N).reshape(self.batches, self.n)
+
+    def changed(self, number: int) -> None:
+        """Each part has rows of its own."""
+
+
+def in_turn(kind: str | Strata, N: int, n: int, inner: int) -> bool:
     """Whether minibatches are taken in turn: not if there are less than two for each inner step."""
     return kind == "reshuffled" and N // n >= 2 * inner
 
 
 def minibatches_of(
-    kind: str,
-    N: int,
+    kind: str | Strata,
+    source: Source,
     n: int,
     seed: int,
     inner: int,
-    outside_bytes: int = 0,
     probabilities: np.ndarray | None = None,
-) -> Independent | Weighted | Reshuffled:
-    """Minibatches of this kind; of data outside memory, rows have `outside_bytes`."""
+) -> Independent | Weighted | Stratified | Reshuffled:
+    """Minibatches of n rows of this kind, or of rows with these probabilities."""
+    N = source.N
     if probabilities is not None:
         return Weighted(probabilities, n, seed)
+    if isinstance(kind, Strata):
+        return Stratified(kind.order, n, seed)
+    if source.buffer_rows is not None:
+        return InOrder(N, n, seed, inner, source.buffer_rows)
     if not in_turn(kind, N, n, inner):
         return Independent(N, n, seed)
-    if outside_bytes:
-        return InWindows(N, n, seed, inner, outside_bytes)
+    if source.is_outside:
+        return InWindows(N, n, seed, inner, source.row_bytes)
     return Reshuffled(N, n, seed, inner)

@@ -21,6 +21,8 @@ class Outside:
         self.shape, self.dtype = tuple(map(int, value.shape)), np.dtype(value.dtype)
         self.ndim, self.size = len(self.shape), int(np.prod(self.shape))
         self.row_bytes = max(1, int(np.prod(self.shape[1:])) * self.dtype.itemsize)
+        is_zarr = type(value).__module__.startswith("zarr")
+        self.in_chunks = is_zarr or getattr(value, "in_chunks", False)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -35,10 +37,10 @@ class Outside:
         """Read the rows with these numbers, which increase.
 
         Rows that lie close together, or in few pieces, are read as slices that cover them; others
-        are selected, SELECTED at a time. Zarr selects all rows in one call: its time is linear in
-        their number, and each call decompresses a chunk once.
+        are selected, SELECTED at a time. Arrays of Zarr and Parquet select all rows in one call:
+        its time is linear in their number, and each call decompresses a chunk once.
         """
-        if type(self.value).__module__.startswith("zarr"):
+        if self.in_chunks:
             return self.select(wanted)
         others = int(wanted[-1]) + 1 - int(wanted[0]) - len(wanted)
         gaps = np.flatnonzero(np.diff(wanted) * self.row_bytes > GAP_BYTES)

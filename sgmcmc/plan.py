@@ -26,6 +26,8 @@ from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
 from .estimators.gradient import Gradient
 from .fingerprint import digest
+from .in_order import Stream, StreamSource, of_tensorflow
+from .minibatches import Strata
 from .model import Model
 from .operations import in_turn
 from .programs import Programs, programs_of
@@ -59,7 +61,7 @@ class Plan(NamedTuple):
     is_auto: bool  # whether n is to be chosen
     temperature: float | Callable[[int], float]
     n_chains: int | None
-    minibatches: str
+    minibatches: str | Strata
     shared_minibatches: bool
     seed: int
     is_any_seed: bool  # whether the user left it open
@@ -94,7 +96,7 @@ def planned(
     temperature: float | Callable[[int], float] = 1.0,
     n_chains: int | None = None,
     starts: Mapping[str, Any] | None = None,
-    minibatches: str = "auto",
+    minibatches: str | np.ndarray = "auto",
     shared_minibatches: bool = False,
     dtype: str = "float32",
     jit: bool = True,
@@ -110,12 +112,14 @@ def planned(
     log_lik : function of (params, data)
         The log likelihood summed over the rows of `data`, a minibatch of `dataset` with the same
         names, in TensorFlow operations.
-    dataset : dict of arrays or DataFrame
-        The data: arrays that share their first axis, the rows; or a DataFrame, whose columns are
-        such arrays. Floating-point numbers are converted to `dtype`; integers and booleans stay as
-        they are. An `np.memmap`, or another array outside memory that can be sliced (of h5py,
-        zarr, ...), is read as it is needed. Arrays that need no conversion are not copied: do not
-        change them while the sampler is in use.
+    dataset : dict of arrays, table or stream
+        The data: arrays that share their first axis, the rows; or a DataFrame, a table or a dataset
+        of pyarrow, whose columns are such arrays. Floating-point numbers are converted to `dtype`;
+        integers and booleans stay as they are. An `np.memmap`, or another array outside memory that
+        can be sliced (of h5py, zarr, dask, ...), is read as it is needed, and so are Parquet files:
+        `parquet(path, X=["a", "b"], y="y")`. `stream` has rows in the order in which they come,
+        from any iterator. A `tf.data.Dataset` of rows is one, too. Arrays that need no conversion
+        are not copied: do not change them while the sampler is in use.
     params : dict of arrays
         Starting values by name, of any shape. The dict may be nested.
     stepsize : float, function or dict, optional
@@ -167,12 +171,15 @@ def planned(
         parameters, as with `tf.boolean_mask`. With `tf.cond`, chains are evaluated one by one.
     starts : dict of arrays, optional
         Starting values of each chain: like `params` with a leading axis of length `n_chains`.
-    minibatches : {"auto", "reshuffled", "independent"}
+    minibatches : {"auto", "reshuffled", "independent"} or array
         How minibatches are drawn. "reshuffled": in turn from the rows in random order, so that each
         row is looked at once in an epoch. What is noise in one step is then taken back in others of
         the same epoch, and draws are less wide. "independent": anew for each step. "auto" is
         "reshuffled", but for thermostats, and where gradient noise is estimated: these need noise
-        that is independent from step to step.
+        that is independent from step to step. An array has a number for each row, such as its
+        category: stratified. The rows are sorted by these numbers and cut into n equal parts, and
+        each minibatch has one row of each, drawn anew. Where gradients are alike in rows with like
+        numbers, little noise is left. Step sizes are still chosen as for simple random samples.
         Chains share the minibatches of an epoch, and take them in orders of their own. If there are
         only a few of these, chains are not quite independent. A copy of the data in shuffled order
         is kept in memory for fast access, up to 1 GB. Data outside memory are read and shuffled in
@@ -201,11 +208,11 @@ def planned(
     check_fork()
     dtype, jit = checks.dtype(dtype), checks.boolean("jit", jit)
     verbose = checks.verbose("verbose", verbose)
-    minibatches = checks.one_of("auto", "reshuffled", "independent")("minibatches", minibatches)
     shared_minibatches = checks.boolean("shared_minibatches", shared_minibatches)
     is_any_seed, seed = seed is None, checks.seed(seed)
     params = checks.params(params, dtype)
-    source = Source(checks.dataset(dataset, dtype), dtype)
+    source = source_of(dataset, dtype)
+    minibatches = checks.minibatches(minibatches, source.N)
     is_auto = isinstance(minibatch_size, str) and minibatch_size == "auto"
     sizes = {"auto": min(AUTO, source.N), "all": source.N}
     if isinstance(minibatch_size, str):
@@ -225,9 +232,13 @@ def planned(
     estimator.check(source.N)
     chart = chart_of(constrain, dynamics, params)
     moving, gibbs = without_gibbs(dynamics)
-    if isinstance(estimator.row_probabilities, np.ndarray):  # too many for a record
-        settings["row_probabilities"] = f"an array ({digest(estimator.row_probabilities)})"
+    if "row_probabilities" in settings:
+        settings["row_probabilities"] = as_setting(estimator.row_probabilities)
     is_independent = moving.white_noise or estimator.row_probabilities is not None
+    if source.buffer_rows is not None:
+        least = 1 if is_auto else n
+        combinations.check_stream(name, moving, estimator, minibatches, least, source.buffer_rows)
+        settings["buffer_size"] = source.buffer_rows
     if minibatches == "auto":
         minibatches = "independent" if is_independent else "reshuffled"
     temperature = checks.temperature(temperature)
@@ -284,7 +295,7 @@ def planned(
         "constrain": printable(constrain),
         "temperature": printable(temperature),
         "n_chains": n_chains,
-        "minibatches": minibatches,
+        "minibatches": as_setting(minibatches),
         "shared_minibatches": shared_minibatches,
         "dtype": dtype.name,
         "jit": jit,
@@ -307,6 +318,22 @@ def planned(
         verbose,
         programs,
     )
+
+
+def source_of(dataset: Any, dtype: tf.DType) -> Source:
+    """Return the source of rows for the argument `dataset`."""
+    if isinstance(dataset, tf.data.Dataset):
+        dataset = of_tensorflow(dataset)
+    if isinstance(dataset, Stream):
+        return StreamSource(dataset, dtype)
+    return Source(checks.dataset(dataset, dtype), dtype)
+
+
+def as_setting(value: Any) -> Any:
+    """Return an argument that may have a number for each row, with a checksum in place of these."""
+    if isinstance(value, Strata):
+        value = value.order
+    return f"an array ({digest(value)})" if isinstance(value, np.ndarray) else value
 
 
 def estimator_of(gradient: Any) -> Estimator:

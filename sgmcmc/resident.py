@@ -2,7 +2,7 @@
 
 - If minibatches are taken in turn, they lie together in a copy of the data in shuffled order
   (`Shuffled`). Of data outside memory, parts are read and shuffled, one after the other
-  (`Windows`).
+  (`Windows`); of a stream, in the order in which its rows come (`Streamed`).
 - Otherwise, large rows are gathered from the arrays as they are, by their numbers (`InPlace`).
   Arrays that TensorFlow cannot read in place are copied.
 - Small rows would be gathered at the speed of memory's latency. The host gathers those of each
@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from .cores import ONE_CORE
-from .minibatches import InWindows, Reshuffled
+from .in_order import Reader
+from .minibatches import InOrder, InWindows, Reshuffled
 from .source import Source
 
 # A logistic regression with 500 of 10⁶ rows a minibatch, µs a step on two cores (on one, 100 and
@@ -124,9 +125,9 @@ class Shuffled:
 class Windows(Shuffled):
     """Shuffled parts of the data, the next of which is read while one is used."""
 
-    minibatches: InWindows
+    minibatches: Any
 
-    def __init__(self, source: Source, minibatches: InWindows, inner: int) -> None:
+    def __init__(self, source: Source, minibatches: Any, inner: int) -> None:
         super().__init__(source, minibatches, inner)
         self.spare = self.empty()
         self.worker = ThreadPoolExecutor(1, "sgmcmc-windows")
@@ -165,8 +166,29 @@ class Windows(Shuffled):
         self.worker.shutdown(wait=False, cancel_futures=True)
 
 
+class Streamed(Windows):
+    """Parts of a stream, each in shuffled order, the next of which is read while one is used."""
+
+    def __init__(self, source: Source, minibatches: InOrder, inner: int) -> None:
+        super().__init__(source, minibatches, inner)
+        self.reader = Reader(source)
+
+    def fill(self, number: int, arrays: dict[str, np.ndarray]) -> None:
+        """Write the rows of a part in shuffled order, as they come."""
+        order = self.minibatches.shuffled(number)
+        places, at = np.empty_like(order), 0
+        places[order] = np.arange(len(order))
+        for rows in self.reader.read(number * len(order), len(order)):
+            count = len(next(iter(rows.values())))
+            for name, x in arrays.items():
+                x.reshape(-1, *x.shape[2:])[places[at : at + count]] = rows[name]
+            at += count
+
+
 def resident(source: Source, minibatches: Any, inner: int) -> Any:
     """What compiled code reads in place; None if the host brings rows to it."""
+    if isinstance(minibatches, InOrder):
+        return Streamed(source, minibatches, inner)
     if isinstance(minibatches, InWindows):
         return (Shuffled if minibatches.is_whole else Windows)(source, minibatches, inner)
     if source.is_outside:

@@ -21,6 +21,7 @@ from .engine import Chains, Engine, tracker, wanted
 from .estimators import Data, Estimator
 from .estimators.control_variate import Centre, probabilities_of
 from .feeder import Feeder
+from .minibatches import Strata
 from .model import Model
 from .programs import programs_of
 from .progress import Progress
@@ -306,7 +307,7 @@ def assemble(
     gibbs: Mapping[str, Callable] | None = None,
     temperature: float | Callable[[int], float] = 1.0,
     n_chains: int | None = None,
-    minibatches: str = "independent",
+    minibatches: str | Strata = "independent",
     shared_minibatches: bool = False,
     settings: Mapping[str, Any] | None = None,
     jit: bool = True,

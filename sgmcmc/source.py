@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,6 +31,13 @@ class Source:
         self.row_bytes = sum(
             int(np.prod(v.shape[1:])) * self.dtypes[k].itemsize for k, v in arrays.items()
         )
+
+    buffer_rows: int | None = None  # that are shuffled together, if rows come in order
+
+    @property
+    def given(self) -> Any:
+        """What another sampler takes as `dataset`, without converting it again."""
+        return self.arrays
 
     @property
     def is_outside(self) -> bool:
@@ -82,6 +90,10 @@ class Source:
                 ends = np.array([array.argmin(), array.argmax()]) // (array.size // self.N)
                 index = np.concatenate([index, ends])
         return self.subset(index).rows(0, len(index))
+
+    def some(self, count: int) -> np.ndarray:
+        """Return the numbers of up to so many rows that tell data sets apart."""
+        return np.unique(np.linspace(0, self.N - 1, min(count, self.N)).astype(np.int64))
 
     def pieces(self, nbytes: int = BLOCK_BYTES) -> Iterator[dict[str, tf.Tensor]]:
         """Yield all rows, in pieces of bounded size."""

@@ -287,7 +287,8 @@ class TestRows:
             ("reshuffled", 20, 2, Reshuffled),
             ("independent", 20, 1, Independent),
         ):
-            assert type(minibatches_of(kind, 100, n, 1, inner)) is made
+            hundred = Source({"x": np.zeros(100)}, tf.float64)
+            assert type(minibatches_of(kind, hundred, n, 1, inner)) is made
 
 
 class Steps(sgmcmc.Dynamics):

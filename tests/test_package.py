@@ -4,6 +4,7 @@ import configparser
 import inspect
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_a_crash_of_the_import_says_where(monkeypatch):
 def test_every_argument_is_typed_and_documented(function):
     for name, parameter in inspect.signature(function).parameters.items():
         assert parameter.annotation is not inspect.Parameter.empty
-        assert f"\n{name} : " in inspect.getdoc(function)
+        assert re.search(rf"(?m)^(\*\*)?{name} : ", inspect.getdoc(function))
 
 
 def test_signatures_are_those_of_the_r_package():

@@ -96,7 +96,7 @@ def test_the_stationary_variance_is_exact(wrong, seed):
     Ĥ is the mean of w/(N p) · N over n draws, so that the variance is ε/(1 − E(1 − εĤ/2)²). The
     chains start there. After 60 steps of ε = .5, 10⁻⁸ of that is left.
     """
-    size, n, eps, chains = 1000, 2, 0.5, 4000
+    size, n, eps, chains = 1000, 2, 0.5, 8000
     rng = np.random.default_rng(seed)
     w = 1 / np.arange(1.0, size + 1)
     w /= w.sum()

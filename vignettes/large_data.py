@@ -25,7 +25,8 @@ n_iters = 500 if QUICK else 10_000
 # ## A file
 #
 # Any file that NumPy can map will do: an `.npy` file, or raw numbers. Write it in pieces, with
-# the rows as the first axis. (Arrays of `h5py` and `zarr` can be passed directly, too.)
+# the rows as the first axis. (Arrays of `h5py` and `zarr` can be passed directly, too. For Parquet
+# files and iterators over rows, see [`parquet_and_streams`](parquet_and_streams.md).)
 
 # %%
 temporary = tempfile.TemporaryDirectory()

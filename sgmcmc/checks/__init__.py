@@ -4,6 +4,7 @@ from .arguments import dataset as dataset
 from .arguments import keep as keep
 from .arguments import like_params as like_params
 from .arguments import minibatch_size as minibatch_size
+from .arguments import minibatches as minibatches
 from .arguments import params as params
 from .arguments import run_lengths as run_lengths
 from .arguments import stepsize as stepsize
@@ -30,7 +31,6 @@ from .own import friction as friction
 from .own import keep_log as keep_log
 from .own import keyed_function as keyed_function
 from .own import noise_estimate as noise_estimate
-from .own import one_of as one_of
 from .own import optional_function as optional_function
 from .own import optional_like_params as optional_like_params
 from .own import optional_stepsize as optional_stepsize
@@ -50,6 +50,7 @@ from .values import by_name as by_name
 from .values import dtype as dtype
 from .values import function as function
 from .values import number as number
+from .values import one_of as one_of
 from .values import same_names as same_names
 from .values import seed as seed
 from .values import verbose as verbose

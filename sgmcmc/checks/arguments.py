@@ -14,10 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from ..minibatches import Strata
 from ..outside import is_outside
 from ..store.files import LOCK, RECORD
 from .arrays import array, cast, named
-from .values import by_parameter, names_of_parameters, number, same_names, scheduled, whole
+from .values import by_parameter, names_of_parameters, number, one_of, same_names, scheduled, whole
 from .words import described
 
 
@@ -48,6 +49,20 @@ def temperature(value: Any) -> Any:
 
 def dataset(value: Any, dtype: tf.DType) -> dict[str, Any]:
     """Return arrays with equally many rows. Those in memory are contiguous, and floats `dtype`."""
+    if type(value).__module__.partition(".")[0] == "pyarrow":
+        from ..columns import parquet
+
+        value = parquet(value)
+    if isinstance(value, (str, os.PathLike)):
+        raise TypeError(
+            f"dataset must be a dict of arrays, not the path {os.fspath(value)!r}: for Parquet "
+            "files, pass sgmcmc.parquet(path)"
+        )
+    if hasattr(value, "columns") and hasattr(value, "compute"):
+        raise TypeError(
+            "dataset must be a dict of arrays or a DataFrame in memory, not one of dask: compute "
+            "it, or write it to Parquet files and pass sgmcmc.parquet(path)"
+        )
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         value = by_column(value)
     named("dataset", value, "arrays, such as {'X': X, 'y': y}, or a DataFrame")
@@ -126,6 +141,19 @@ def minibatch_size(value: Any, N: int) -> int:
     if size != int(size) or size > N:
         raise ValueError(f"minibatch_size must be {wanted}, not {value}")
     return int(size)
+
+
+def minibatches(value: Any, N: int) -> str | Strata:
+    """Return a word, or the order of the strata that the rows are in."""
+    if isinstance(value, str):
+        return one_of("auto", "reshuffled", "independent")("minibatches", value)
+    x = array("minibatches", value)
+    if x.shape != (N,):
+        raise ValueError(
+            "minibatches must be 'auto', 'reshuffled' or 'independent', or an array with the "
+            f"stratum of each of N = {N} rows, not of shape {x.shape}"
+        )
+    return Strata(np.argsort(x, kind="stable"))
 
 
 def keep(value: Any, params: Any) -> list[str]:

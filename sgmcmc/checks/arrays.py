@@ -35,6 +35,11 @@ def array(name: str, value: Any, outside: bool = False) -> Any:
     if isinstance(value, np.memmap):
         x = value
     elif outside and read_by_slices(value):
+        if not all(isinstance(size, (int, np.integer)) for size in value.shape):
+            raise TypeError(
+                f"{name} must have a known shape, not {value.shape}: compute it, or for an array "
+                "of dask call its compute_chunk_sizes()"
+            )
         x = Outside(value)
         first = np.asarray(value[:1])
         if first.shape[1:] != x.shape[1:]:
@@ -89,11 +94,18 @@ def cast(name: str, x: np.ndarray, dtype: Any, copy: bool = True) -> np.ndarray:
     return result
 
 
-def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None, given: Any = None) -> None:
+def finite(
+    name: str,
+    x: np.ndarray,
+    rows: np.ndarray | None = None,
+    given: Any = None,
+    first: int = 0,
+) -> None:
     """Check that there is no NaN and no infinite value.
 
     `given` has the values before they were converted to a type that may be too small for them.
-    `rows` has the numbers of the rows in x, if x does not have all rows.
+    `rows` has the numbers of the rows in x, if x does not have all rows; if these are contiguous,
+    `first` is the number of the first of them, and `given` has no others.
     """
     is_scalar, x = x.ndim == 0, np.atleast_1d(x)
     given = x if given is None else np.atleast_1d(given) if is_scalar else given
@@ -109,7 +121,8 @@ def finite(name: str, x: np.ndarray, rows: np.ndarray | None = None, given: Any 
             bad[0] += start
             row = bad[0] = bad[0] if rows is None else rows[bad[0]]
             value = given[row : row + 1][(0, *bad[1:])]
-            found = f"{name} is {value}" if is_scalar else f"{name} has {value} in row {row}"
+            where = f"in row {row + first}"
+            found = f"{name} is {value}" if is_scalar else f"{name} has {value} {where}"
             if np.isfinite(value):
                 raise ValueError(
                     f"{found}, too large for {x.dtype}: rescale it, or pass dtype='float64'"

@@ -12,7 +12,16 @@ import numpy as np
 from .. import tree
 from .arguments import like_params, stepsize
 from .arrays import array, cast
-from .values import boolean, by_name, by_parameter, function, names_of_parameters, number, whole
+from .values import (
+    boolean,
+    by_name,
+    by_parameter,
+    function,
+    names_of_parameters,
+    number,
+    one_of,
+    whole,
+)
 from .words import described, nearest
 
 NOISE_ESTIMATES = "fisher", "fisher_matrix"
@@ -140,19 +149,6 @@ def optional_function(name: str, value: Any, params: Any) -> Callable | None:
 def keyed_function(name: str, value: Any, params: Any) -> Callable:
     """Return a function that draws random numbers from a key."""
     return function(name, value, "of (params, data, key)")
-
-
-def one_of(*known: str) -> Callable:
-    """Make the check of a word."""
-
-    def check(name: str, value: Any, params: Any = None) -> str:
-        if not isinstance(value, str) or value not in known:
-            guess = nearest(value, known) if isinstance(value, str) else ""
-            listed = " or ".join(map(repr, known))
-            raise ValueError(f"{name} must be {listed}, not {described(value)}{guess}")
-        return value
-
-    return check
 
 
 def some_names(name: str, value: Any, params: Any) -> tuple[str, ...]:

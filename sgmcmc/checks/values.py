@@ -163,6 +163,19 @@ def dtype(value: Any) -> tf.DType:
     return known
 
 
+def one_of(*known: str) -> Callable:
+    """Make the check of a word."""
+
+    def check(name: str, value: Any, params: Any = None) -> str:
+        if not isinstance(value, str) or value not in known:
+            guess = nearest(value, known) if isinstance(value, str) else ""
+            listed = " or ".join(map(repr, known))
+            raise ValueError(f"{name} must be {listed}, not {described(value)}{guess}")
+        return value
+
+    return check
+
+
 def scheduled(
     schedule: Callable[[int], float],
     iteration: int,

@@ -173,7 +173,7 @@ def set_up_programs(
         some = default_steps(plan) if stepsizes is None else stepsizes
         arms = [Arm({**settings, "stepsize": h}, steps_of(plan, h)) for h in some]
         programs.append(Program(plan, arms))
-        given = {**given, "dataset": plan.source.arrays}  # converted, and not to be copied again
+        given = {**given, "dataset": plan.source.given}  # converted, and not to be copied again
         mode = programs[0].sampler.mode
         if mode is not None and "mode" in call and given.get("mode") is None:
             given["mode"] = tree.map(np.asarray, mode)  # not searched for again

@@ -14,7 +14,7 @@ from ..plan import Plan
 from ..source import Source
 
 FEW = 100  # rows, on which models are compared
-ROWS = 4096  # of the data, whose content is compared, at equal distances
+ROWS = 4096  # of the data, whose content is compared: at equal distances, or the first
 FREE = "seed", "versions", "mode", "tuning"  # settings that are compared apart, or may differ
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the repr of functions, another in each process
 
@@ -56,10 +56,9 @@ def plain(value: Any) -> Any:
 
 
 def fingerprint(source: Source) -> dict[str, Any]:
-    """Shapes and types of the data, and a checksum of up to ROWS rows at equal distances."""
-    index = np.unique(np.linspace(0, source.N - 1, min(ROWS, source.N)).astype(np.int64))
+    """Shapes and types of the data, and a checksum of up to ROWS rows."""
     found = {}
-    for name, x in source.subset(index).arrays.items():
+    for name, x in source.subset(source.some(ROWS)).arrays.items():
         found[name] = [x.dtype.str, list(x.shape[1:]), digest(x)]
     return {"N": source.N, "arrays": found}
 

@@ -21,6 +21,7 @@ from ..dynamics import Dynamics
 from ..dynamics.psgld import PSGLD
 from ..estimators import Estimator, Mode
 from ..estimators.control_variate import ControlVariate
+from ..minibatches import Strata
 from ..model import Model
 from ..source import Source
 from ..spaces.affine import Affine, around
@@ -80,7 +81,7 @@ class Tuner:
         precondition: Any,
         bias: float | None,
         rescale: bool,
-        minibatches: str,
+        minibatches: str | Strata,
         seed: int,
     ) -> None:
         is_relative = isinstance(estimator, ControlVariate)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..minibatches import in_turn
+from ..minibatches import Strata, in_turn
 
 
 class Epoch(NamedTuple):
@@ -32,7 +32,7 @@ class Epoch(NamedTuple):
         return max(0.0, 1 + (self.batches - 1) * self.correlation)
 
     @classmethod
-    def of(cls, kind: str, N: int, n: int, inner: int) -> Epoch | None:
+    def of(cls, kind: str | Strata, N: int, n: int, inner: int) -> Epoch | None:
         """That of minibatches of n of N rows; None if these are independent."""
         return cls(N // n, -n / (N - n)) if in_turn(kind, N, n, inner) else None
 
