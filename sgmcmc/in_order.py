@@ -249,7 +249,8 @@ class StreamSource(Source):
             raise ValueError(
                 "make_iterator must return a new iterator over the same rows, in the same order, "
                 "each time, but it began with other rows than before. If it shuffles them, let it "
-                "be a function of the epoch, which is the seed: lambda epoch: batches(seed=epoch)"
+                "be a function of the epoch, which is the seed: lambda epoch: batches(seed=epoch). "
+                "A tf.data.Dataset must not shuffle, or with reshuffle_each_iteration=False"
             )
         self.begun = digest.digest()
 
