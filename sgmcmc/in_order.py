@@ -23,7 +23,14 @@ BATCH = 1024  # rows that are taken together from a tf.data.Dataset of single ro
 
 
 class Stream:
-    """A data set whose rows are read in the order in which they come. Made by `stream`."""
+    """A data set whose rows are read in the order in which they come. Made by `stream`.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc
+    >>> sgmcmc.stream(lambda: [{"x": np.arange(1000.0)}], N=1000, buffer_size=100)
+    Stream(N=1,000, buffer_size=100)
+    """
 
     def __init__(self, make_iterator: Callable, N: int, buffer_size: int | None) -> None:
         self.N, self.buffer_size, self.make_iterator = N, buffer_size, make_iterator
