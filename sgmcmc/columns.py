@@ -124,7 +124,7 @@ class Columns:
     The row groups that were decoded last are kept.
     """
 
-    in_chunks = True  # for `Outside`
+    in_chunks = True  # tells `Outside` to ask for all rows in one call
 
     def __init__(self, groups: Groups, names: str | Iterable[str]) -> None:
         self.groups, self.is_matrix = groups, not isinstance(names, str)

@@ -23,7 +23,14 @@ BATCH = 1024  # rows that are taken together from a tf.data.Dataset of single ro
 
 
 class Stream:
-    """A data set whose rows are read in the order in which they come. Made by `stream`."""
+    """A data set whose rows are read in the order in which they come. Made by `stream`.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc
+    >>> sgmcmc.stream(lambda: [{"x": np.arange(1000.0)}], N=1000, buffer_size=100)
+    Stream(N=1,000, buffer_size=100)
+    """
 
     def __init__(self, make_iterator: Callable, N: int, buffer_size: int | None) -> None:
         self.N, self.buffer_size, self.make_iterator = N, buffer_size, make_iterator
@@ -249,7 +256,8 @@ class StreamSource(Source):
             raise ValueError(
                 "make_iterator must return a new iterator over the same rows, in the same order, "
                 "each time, but it began with other rows than before. If it shuffles them, let it "
-                "be a function of the epoch, which is the seed: lambda epoch: batches(seed=epoch)"
+                "be a function of the epoch, which is the seed: lambda epoch: batches(seed=epoch). "
+                "A tf.data.Dataset must not shuffle, or with reshuffle_each_iteration=False"
             )
         self.begun = digest.digest()
 

@@ -21,8 +21,6 @@ class Outside:
         self.shape, self.dtype = tuple(map(int, value.shape)), np.dtype(value.dtype)
         self.ndim, self.size = len(self.shape), int(np.prod(self.shape))
         self.row_bytes = max(1, int(np.prod(self.shape[1:])) * self.dtype.itemsize)
-        is_zarr = type(value).__module__.startswith("zarr")
-        self.in_chunks = is_zarr or getattr(value, "in_chunks", False)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -40,7 +38,9 @@ class Outside:
         are selected, SELECTED at a time. Arrays of Zarr and Parquet select all rows in one call:
         its time is linear in their number, and each call decompresses a chunk once.
         """
-        if self.in_chunks:
+        if getattr(self.value, "in_chunks", False):  # `Columns`
+            return self.value[wanted]
+        if type(self.value).__module__.startswith("zarr"):
             return self.select(wanted)
         others = int(wanted[-1]) + 1 - int(wanted[0]) - len(wanted)
         gaps = np.flatnonzero(np.diff(wanted) * self.row_bytes > GAP_BYTES)

@@ -310,6 +310,10 @@ def of_slices(x=X[:, 0]):
         (of_slices().batch(10, drop_remainder=True), "as it may be of batches: pass sgmcmc.stream"),
         (of_slices().filter(lambda row: True), "number of its elements is not known: pass sgmcmc"),
         (of_slices().repeat(), "leave out .repeat"),
+        (
+            of_slices().shuffle(N, seed=1),
+            "must not shuffle, or with reshuffle_each_iteration=False",
+        ),
         (tf.data.Dataset.from_tensor_slices(X), "must have dicts of tensors as elements"),
         (of_slices(X.astype(str)[:, 0]), "must hold real numbers or booleans, not "),
     ],
