@@ -34,6 +34,13 @@ RESUME = Parameter(
 OF_RESUME = """resume : path, optional
     A folder that `out=` or `Sampler.save` has written: the chains go on from there, as if they had
     never stopped. The mode is not searched for again. All other arguments must be the same."""
+CLIENT = Parameter("client", Parameter.KEYWORD_ONLY, default=None, annotation="Any")  # of a run
+OF_CLIENT = """client : dask.distributed.Client, str, optional
+    Run the chains on the workers of this Dask cluster: a client, the address of a scheduler, or
+    `"local"` for workers on this machine, one for each core. The draws are those of this machine,
+    as are the store in `out` and the progress. A lost worker costs a few seconds, and no draws.
+    Workers unpickle what they are sent: use clusters of your own, with TLS on foreign networks.
+    This wants `pip install 'sgmcmc[dask]'`."""
 HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
 SAMPLERS: dict[str, Callable[..., Draws]] = {}
 ROWS: dict[str, Row] = {}  # by the name of the sampler
@@ -99,17 +106,25 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
 
     def sampler(*args: Any, **kwargs: Any) -> Draws:
         arguments = bound(sampler, args, kwargs)
+        client = arguments.pop("client")
         of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
-        plan = row.plan({k: v for k, v in arguments.items() if k not in of_run or k == "verbose"})
+        of_plan = {k: v for k, v in arguments.items() if k not in of_run or k == "verbose"}
+        plan = row.plan(dict(of_plan))
         wished = wish(plan.params, **of_run)
         tempered = callable(plan.temperature) or plan.temperature != 1
         check_gradients(wished, plan.model, plan.gibbs, tempered)
+        if client is not None:
+            from .distributed import chains
+
+            chains.check(plan)
         plan, part = continued(plan, wished)
         if part is None:
             made = set_up(plan, wished.burn_in + wished.n_iters)
         else:
             made = resumed(plan, wished.out, part.known)
         try:
+            if client is not None:
+                return chains.spread(row.name, of_plan, made, plan, wished, of_run, part, client)
             return collect(made, wished, part)
         finally:
             made.feeder.close()
@@ -157,7 +172,7 @@ def signature(row: Row, has_run: bool) -> Signature:
         own[positional].append(Parameter(f.name, kind, default=default, annotation=f.type))
     if any(p.default is Parameter.empty for p in own[True]):
         shared["stepsize"] = shared["stepsize"].replace(default=Parameter.empty)
-    unique = [shared[k] for k in dict.fromkeys(order)] + ([] if has_run else [RESUME])
+    unique = [shared[k] for k in dict.fromkeys(order)] + [CLIENT if has_run else RESUME]
     ordered = [p for p in unique if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
     by_name = [p for p in unique if p.kind is Parameter.KEYWORD_ONLY]
     first = len(FIRST) + (row.dynamics is None)
@@ -170,7 +185,9 @@ def signature(row: Row, has_run: bool) -> Signature:
 def docstring(name: str, row: Row, has_run: bool) -> str:
     """Join the docstrings of the parts, with the parameters in the order of the signature."""
     entries = {**described_parameters(run), **described_parameters(planned)}
-    if not has_run:
+    if has_run:
+        entries["client"] = OF_CLIENT
+    else:
         entries["resume"] = OF_RESUME
     for f in row.own_fields():
         default = {None: ", optional", MISSING: ""}.get(f.default, f", default {f.default!r}")

@@ -10,7 +10,7 @@ So the chain does not depend on how the iterations are divided into blocks, step
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -82,7 +82,9 @@ class Feeder:
         self.source, self.n, self.seed, self.schedule = source, n, seed, list(schedule)
         self.wanted, leaf = wanted, tree.leaves(x)[0]
         self.chains, self.dtype = leaf.shape[0], np.dtype(tf.as_dtype(leaf.dtype).as_numpy_dtype)
+        self.is_shared = shared_minibatches
         self.row_chains = 1 if shared_minibatches else self.chains
+        self.first = 0  # the number of the first of these chains among all
         self.L, self.steps = wanted.inner_steps, wanted.inner_steps + wanted.noise.refresh
         self.widths = [tree.size(nest) // self.chains for nest in wanted.noise[:2]]
         self.minibatches = minibatches_of(minibatches, source, n, seed, self.L, probabilities)
@@ -105,6 +107,17 @@ class Feeder:
         self.pending: dict[int, Future[None]] = {}
         self.filled: int | None = None  # the block that was filled last, without the worker
         self.drawn: tuple[int, tuple] | None = None
+
+    def serve(self, first: int) -> None:
+        """Prepare blocks for other chains from now on: those with the numbers first, first + 1, ...
+
+        No program may be using a block.
+        """
+        if first != self.first:
+            for future in self.pending.values():
+                future.cancel()
+            wait([f for f in self.pending.values() if not f.cancelled()])
+            self.pending, self.filled, self.drawn, self.first = {}, None, None, first
 
     def empty(self) -> Block:
         """Allocate the buffers of one block."""
@@ -214,9 +227,9 @@ class Feeder:
     def of_chains(self, numbers: Callable[[int, int, int], np.ndarray], chunk: int) -> np.ndarray:
         """Return numbers of rows or of minibatches of a chunk, with axes of steps and chains."""
         count, L = self.chunk, self.L
-        found = None
+        found, first = None, 0 if self.is_shared else self.first
         for c in range(self.row_chains):
-            each = numbers(chunk, count * L, c)
+            each = numbers(chunk, count * L, first + c)
             if found is None:
                 shape = count, L, self.row_chains, *each.shape[1:]
                 found = np.empty(shape, row_type(self.source.N))
@@ -238,7 +251,7 @@ class Feeder:
         cut, shape = self.widths[0], (count, self.steps)
         for c in range(self.chains):
             normals, uniforms, words = (
-                partial(stream, self.seed, purpose, chunk, c)
+                partial(stream, self.seed, purpose, chunk, self.first + c)
                 for purpose, chunk in zip(purposes, chunks)
             )
             if self.widths[0]:

@@ -166,8 +166,17 @@ def stored(wish: Wish) -> dict[str, Any] | None:
     return known
 
 
-def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: bool = True) -> Draws:
-    """Run a sampler, and return its draws. Warn of doubtful ones, if they are to be `watched`."""
+def collect(
+    sampler: Sampler,
+    wish: Wish,
+    part: Part | None = None,
+    watched: bool = True,
+    advance: Callable | None = None,
+) -> Draws:
+    """Run a sampler, and return its draws. Warn of doubtful ones, if they are to be `watched`.
+
+    `advance` takes the place of `sampler.run`, if chains run elsewhere.
+    """
     n_iters, burn_in, thin, track, keep, keep_gradients, out, _, flush, verbose = wish
     lengths = {"n_iters": n_iters, "burn_in": burn_in, "thin": thin}
     settings = {**sampler.settings, **lengths}
@@ -184,7 +193,7 @@ def collect(sampler: Sampler, wish: Wish, part: Part | None = None, watched: boo
         done = sampler.state.iteration - origin
         with Progress(burn_in + n_iters, settings["sampler"], verbose, done) as progress:
             span = burn_in, thin, track, progress, origin
-            sampler.run(n_iters, [collector], keep, *span, keep_gradients)
+            (advance or sampler.run)(n_iters, [collector], keep, *span, keep_gradients)
             collector.end(sampler)
     except (Exception, KeyboardInterrupt) as stop:
         if isinstance(stop, KeyboardInterrupt):  # may come before the state is updated

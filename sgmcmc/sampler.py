@@ -40,6 +40,34 @@ class State(NamedTuple):
     iteration: int
 
 
+def is_by_chain(state: State) -> State:
+    """Tell, for each array of the state of many chains, whether it has an axis of chains."""
+    count = len(tree.leaves(state.chain)[0])
+
+    def has_axis(x: Any) -> bool:
+        return len(x.shape) > 0 and x.shape[0] == count
+
+    shared = isinstance(state.estimator, Centre)
+    estimator = tree.map(lambda x: not shared and has_axis(x), state.estimator)
+    return State(tree.map(has_axis, state.chain), estimator, False)
+
+
+def some_chains(state: State, chains: Sequence[int]) -> State:
+    """The state of these chains alone, in this order."""
+    return tree.map(
+        lambda x, by_chain: tf.gather(x, chains) if by_chain else x, state, is_by_chain(state)
+    )
+
+
+def of_all_chains(parts: Sequence[State], by_chain: State) -> State:
+    """Undo `some_chains`: put the states of some chains after one another."""
+
+    def joined(by_chain: bool, *x: Any) -> Any:
+        return tf.concat(x, axis=0) if by_chain else x[0]
+
+    return tree.map(joined, by_chain, *parts)
+
+
 class Collector(Protocol):
     """Receives the draws of a run, block by block; to receive a block twice does no harm."""
 

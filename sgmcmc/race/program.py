@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from .. import tree
 from ..assembly import set_up
 from ..checks import Tracked
 from ..divergence import ChainDiverged
-from ..engine import Chains
-from ..estimators.control_variate import Centre
 from ..plan import Plan
-from ..sampler import Sampler, State, assemble
+from ..sampler import Sampler, assemble, some_chains
 from .arms import Arm
 
 LEAST = 10  # draws in a round's later half, and iterations before them
@@ -129,7 +126,7 @@ class Program:
             return
         like = min(self.alive, key=lambda c: sum(self.arms[c].steps))
         source = [like if arm is None else c for c, arm in enumerate(self.arms)]
-        self.sampler.state = chosen(self.sampler.state, source)
+        self.sampler.state = some_chains(self.sampler.state, source)
         schedule = self.columns([self.arms[c] for c in source])
         feeder = self.sampler.feeder
         feeder.reschedule([*schedule, *feeder.schedule[len(schedule) :]])
@@ -143,7 +140,7 @@ class Program:
         if not alive or seconds * (1 - len(alive) / len(self.arms)) <= self.compile_seconds:
             return
         began, plan, engine = time.perf_counter(), self.plan, old.engine
-        state = chosen(old.state, alive)
+        state = some_chains(old.state, alive)
         self.arms = [self.arms[c] for c in alive]
         sampler = assemble(
             *(engine.model, engine.estimator, engine.dynamics, engine.position(state.chain)),
@@ -182,16 +179,3 @@ class Program:
             over = took - n * self.seconds_per_iteration
             self.seconds_per_draw = max(0.0, over / len(kept.rows))
         return kept
-
-
-def chosen(state: State, chains: list[int]) -> State:
-    """The state with these chains, in this order."""
-    count = len(tree.leaves(state.chain)[0])
-
-    def some(x: tf.Tensor) -> tf.Tensor:
-        return tf.gather(x, chains) if x.shape.rank and x.shape[0] == count else x
-
-    estimator = state.estimator
-    if not isinstance(estimator, Centre):
-        estimator = tree.map(some, estimator)
-    return State(Chains(*tree.map(some, tuple(state.chain))), estimator, state.iteration)

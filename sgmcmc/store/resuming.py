@@ -53,6 +53,13 @@ def checked(plan: Plan, known: dict[str, Any], path: Path) -> Plan:
 def resumed(plan: Plan, path: Path, known: dict[str, Any]) -> Sampler:
     """Make the sampler of a plan, and put its chains where those of the store stand."""
     start, state = nests.load(path, known["start"]), State(*nests.load(path, known["state"]))
+    return standing_at(plan, start, known["settings"], state)
+
+
+def standing_at(
+    plan: Plan, start: dict[str, Any], settings: dict[str, Any], state: State
+) -> Sampler:
+    """Make the sampler of a plan with chains in this state, by what was found at the start."""
     dynamics, schedule = plan.dynamics, plan.schedule
     if start["alpha"] is not None:
         dynamics = replace(dynamics, alpha=start["alpha"])  # type: ignore[type-var]
@@ -67,8 +74,8 @@ def resumed(plan: Plan, path: Path, known: dict[str, Any]) -> Sampler:
     sampler = assembled(
         *(plan, model_in(plan, affine, dynamics), dynamics, schedule),
         {k: x[k] for k in plan.model.chart.spaces},
-        known["settings"]["minibatch_size"],
-        {**known["settings"], "versions": plan.settings["versions"]},
+        settings["minibatch_size"],
+        {**settings, "versions": plan.settings["versions"]},
         state.estimator,
     )
     sampler.place(state)
