@@ -48,6 +48,7 @@ from .columns import parquet
 from .data import get_dataset, list_datasets
 from .diagnosis.diagnose import diagnose
 from .diagnosis.report import Diagnosis
+from .distributed.shards import Shards
 from .divergence import ChainDiverged
 from .draws import Draws
 from .dynamics import Dynamics, Noise
@@ -121,6 +122,7 @@ __all__ = [
     "Report",
     "SGBarker",
     "Sampler",
+    "Shards",
     "Simplex",
     "Space",
     "Sphere",

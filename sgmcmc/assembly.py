@@ -52,7 +52,8 @@ def set_up(plan: Plan, n_iters: int | None = None) -> Sampler:
         found = counts.tuned(*arguments)
     sampler = made(plan, mode, found, n)
     if found is not None and plan.schedule is None and plan.verbose is True:
-        expected = line(found.report, n_iters, seconds_per_iteration(sampler))
+        seconds = None if plan.source.is_elsewhere else seconds_per_iteration(sampler)
+        expected = line(found.report, n_iters, seconds)
         print(f"{sampler.settings['sampler']}: {expected}", file=sys.stderr)
     return sampler
 

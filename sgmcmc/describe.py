@@ -19,6 +19,7 @@ from typing import Any
 
 from . import checks
 from .assembly import set_up
+from .distributed.shards import Shards
 from .draws import Draws
 from .dynamics import Dynamics
 from .estimators.control_variate import ControlVariate
@@ -101,33 +102,23 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
 
     def sampler_setup(*args: Any, **kwargs: Any) -> Sampler:
         arguments = bound(sampler_setup, args, kwargs)
+        if isinstance(arguments["dataset"], Shards):
+            raise ValueError(
+                f"dataset must not be Shards for {row.name}_setup, whose steps are made here: call "
+                f"{row.name}(..., client=...)"
+            )
         path, plan = arguments["resume"], row.plan(arguments)
         return set_up(plan) if path is None else from_checkpoint(plan, path)
 
     def sampler(*args: Any, **kwargs: Any) -> Draws:
         arguments = bound(sampler, args, kwargs)
-        client = arguments.pop("client")
-        of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
-        of_plan = {k: v for k, v in arguments.items() if k not in of_run or k == "verbose"}
-        plan = row.plan(dict(of_plan))
-        wished = wish(plan.params, **of_run)
-        tempered = callable(plan.temperature) or plan.temperature != 1
-        check_gradients(wished, plan.model, plan.gibbs, tempered)
-        if client is not None:
-            from .distributed import chains
+        client, is_sharded = arguments.pop("client"), isinstance(arguments["dataset"], Shards)
+        if client is None and not is_sharded:
+            return drawn(row, arguments)
+        from .distributed.cluster import LOCAL, connected
 
-            chains.check(plan)
-        plan, part = continued(plan, wished)
-        if part is None:
-            made = set_up(plan, wished.burn_in + wished.n_iters)
-        else:
-            made = resumed(plan, wished.out, part.known)
-        try:
-            if client is not None:
-                return chains.spread(row.name, of_plan, made, plan, wished, of_run, part, client)
-            return collect(made, wished, part)
-        finally:
-            made.feeder.close()
+        with connected(client or LOCAL) as workers:
+            return drawn(row, arguments, workers)
 
     for function, name, has_run in (
         (sampler, row.name, True),
@@ -139,6 +130,35 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
         function.__doc__ = docstring(name, row, has_run)
     SAMPLERS[row.name], ROWS[row.name] = sampler, row
     return sampler, sampler_setup
+
+
+def drawn(row: Row, arguments: dict[str, Any], workers: Any = None) -> Draws:
+    """Make a sampler, run it, here or on the workers of a cluster, and return its draws."""
+    of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
+    of_plan = {k: v for k, v in arguments.items() if k not in of_run or k == "verbose"}
+    elsewhere = None
+    if workers is not None:
+        from .distributed import Spread, Visits
+
+        kind = Visits if isinstance(of_plan["dataset"], Shards) else Spread
+        elsewhere = kind(workers, row.name, of_plan, of_run)
+        of_plan = dict(elsewhere.arguments)
+    plan = row.plan(of_plan)
+    wished = wish(plan.params, **of_run)
+    tempered = callable(plan.temperature) or plan.temperature != 1
+    check_gradients(wished, plan.model, plan.gibbs, tempered)
+    if elsewhere is not None:
+        elsewhere.prepare(plan)
+    plan, part = continued(plan, wished)
+    if part is None:
+        made = set_up(plan, wished.burn_in + wished.n_iters)
+    else:
+        made = resumed(plan, wished.out, part.known)
+    try:
+        advance = None if elsewhere is None else elsewhere.instead_of(plan, made)
+        return collect(made, wished, part, advance=advance)
+    finally:
+        made.feeder.close()
 
 
 def bound(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -170,15 +170,21 @@ class Model:
 
         x is one point, or with the method `of_chains` one for each chain.
         """
-        total = None
-        for rows in source.pieces():
-            try:
-                part = self.traced(method, x, rows)
-            except tf.errors.OpError as error:
-                raise ValueError(f"log_lik raised {checks.summary(error)}") from error
-            part = tree.map(lambda a: a.numpy().astype(np.float64), part)
-            total = part if total is None else tree.map(np.add, total, part)
-        return total
+        parts = [found for _, found in source.each(self, total, tree.map(np.asarray, x), method)]
+        return parts[0] if len(parts) == 1 else tree.map(lambda *a: sum(a), *parts)
+
+
+def total(model: Model, source: Source, x: Any, method: str) -> Evaluation:
+    """Evaluate the log likelihood of all rows of one part of the data, in float64 sums."""
+    total, x = None, tree.map(tf.constant, x)
+    for rows in source.pieces():
+        try:
+            part = model.traced(method, x, rows)
+        except tf.errors.OpError as error:
+            raise ValueError(f"log_lik raised {checks.summary(error)}") from error
+        part = tree.map(lambda a: a.numpy().astype(np.float64), part)
+        total = part if total is None else tree.map(np.add, total, part)
+    return total
 
 
 def as_counts(counts: Any, like: tf.Tensor) -> tf.Tensor:

@@ -322,6 +322,8 @@ def planned(
 
 def source_of(dataset: Any, dtype: tf.DType) -> Source:
     """Return the source of rows for the argument `dataset`."""
+    if isinstance(dataset, Source):  # that this package has made
+        return dataset
     if isinstance(dataset, tf.data.Dataset):
         dataset = of_tensorflow(dataset)
     if isinstance(dataset, Stream):

@@ -351,7 +351,7 @@ def assemble(
         source, n, want, columns, x, seed, shared_minibatches, minibatches, probabilities
     )
     engine = Engine(
-        *(model, estimator, dynamics, gibbs, want, tempered, source.N, n, source.row_bytes),
+        *(model, estimator, dynamics, gibbs, want, tempered, source.all_rows, n, source.row_bytes),
         *(feeder.size, feeder.chains, feeder.dtype, n_chains is not None),
     )
     settings = settings or {"sampler": type(dynamics).__name__}

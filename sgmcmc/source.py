@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,21 @@ class Source:
         )
 
     buffer_rows: int | None = None  # that are shuffled together, if rows come in order
+    is_elsewhere = False  # True if rows are on other machines
+    stands_for: int | None = None  # the number of all rows, if these are a shard
+
+    @property
+    def all_rows(self) -> int:
+        """The number of rows of the whole data set."""
+        return self.stands_for or self.N
+
+    def each(self, model: Any, function: Callable, *arguments: Any) -> list[tuple[int, Any]]:
+        """Apply function(model, part, ...) to each part of the data, where that part is.
+
+        Returns the number of the first row of each part, and what the function returned. On one
+        machine there is one part. Arguments and results are arrays, and not tensors.
+        """
+        return [(0, function(model, self, *arguments))]
 
     @property
     def given(self) -> Any:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 # The purposes of streams
-ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS, TUNING, ORDER, TURNS, LEVERAGE = range(11)
+ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS, TUNING, ORDER, TURNS, LEVERAGE, VISITS = (
+    range(12)
+)
 
 
 def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random.Generator:

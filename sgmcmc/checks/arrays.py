@@ -40,7 +40,7 @@ def array(name: str, value: Any, outside: bool = False) -> Any:
                 f"{name} must have a known shape, not {value.shape}: compute it, or for an array "
                 "of dask call its compute_chunk_sizes()"
             )
-        x = Outside(value)
+        x = value if isinstance(value, Outside) else Outside(value)
         first = np.asarray(value[:1])
         if first.shape[1:] != x.shape[1:]:
             raise TypeError(f"{name} must be a dense array, not a {type(value).__name__}")

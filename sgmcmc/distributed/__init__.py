@@ -5,3 +5,6 @@ rounds: a worker gets the state of some chains, makes a second or more of iterat
 their draws and the new state. A round is a pure function. If a worker is lost, another one makes
 the round again, and the draws are the same.
 """
+
+from .chains import Spread as Spread
+from .sharded import Visits as Visits

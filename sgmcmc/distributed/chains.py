@@ -1,4 +1,4 @@
-"""Spread the chains of one run over the workers of a cluster."""
+"""A run whose chains are spread over the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -9,48 +9,81 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
-from ..draws import Draws
 from ..estimators.counts import Counted
 from ..plan import Plan
-from ..running import Part, Wish, collect
 from ..sampler import Sampler, State
 from ..store.writing import start_of
-from .cluster import connected, threads
+from .cluster import threads
 from .rounds import Ends, Rounds
 from .worker import Recipe, advance, as_array
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
 
 
-def check(plan: Plan) -> None:
-    """Check that the chains of a plan can run on a cluster."""
-    if plan.estimator.carried:
-        raise ValueError(
-            f"client must be None with gradient={type(plan.estimator).__name__}(), whose state is "
-            "too large to travel with the chains: take another gradient, such as SVRG"
-        )
-    if plan.source.buffer_rows is not None:
-        raise ValueError(
-            "client must be None for a stream, which workers cannot go through: pass arrays, or "
-            "files that workers can read"
-        )
+class Spread:
+    """Runs the chains of one sampler on workers, each of which has all data.
 
+    `name` and `arguments` are those of the sampler, and `of_run` are the arguments of its run.
+    """
 
-def spread(
-    name: str,
-    arguments: Mapping[str, Any],
-    sampler: Sampler,
-    plan: Plan,
-    wish: Wish,
-    of_run: Mapping[str, Any],
-    part: Part | None,
-    client: Any,
-) -> Draws:
-    """Run the chains of a sampler on the workers of a cluster, and return their draws."""
-    with connected(client) as workers:
+    def __init__(
+        self, client: Any, name: str, arguments: Mapping[str, Any], of_run: Mapping[str, Any]
+    ) -> None:
+        self.client, self.name, self.of_run = client, name, of_run
+        self.arguments = arguments
+        self.token = uuid.uuid4().hex
+
+    def prepare(self, plan: Plan) -> None:
+        """Check that the chains of a plan can run on a cluster."""
+        if plan.estimator.carried:
+            raise ValueError(
+                f"client must be None with gradient={type(plan.estimator).__name__}(), whose state "
+                "is too large to travel with the chains: take another gradient, such as SVRG"
+            )
+        if plan.source.buffer_rows is not None:
+            raise ValueError(
+                "client must be None for a stream, which workers cannot go through: pass arrays, "
+                "or Shards"
+            )
+        for name, value in {**self.arguments, **self.of_run}.items():
+            if name != "verbose":
+                see_pickled(name, value)
+
+    def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
+        """What workers need to go on with a sampler."""
+        own = {
+            **self.arguments,
+            "dataset": plan.source.given,
+            "minibatch_size": sampler.settings["minibatch_size"],
+            **{"seed": plan.seed, "n_chains": None, "starts": None, "verbose": False},
+        }
+        run = {**self.of_run, "out": None, "resume": False, "verbose": False}
+        start = tree.map(as_array, start_of(sampler))
+        return Recipe(self.token, self.name, own, start, dict(sampler.settings), run, origin)
+
+    def groups(self, plan: Plan, sampler: Sampler) -> list[list[int]]:
+        """Which chains go together: as many groups as workers have threads, if that can be."""
         chains = sampler.engine.chains
         most = 1 if isinstance(plan.estimator, Counted) else max(1, chains // FEWEST)
-        groups = np.array_split(np.arange(chains), min(most, threads(workers)))
+        groups = np.array_split(np.arange(chains), min(most, threads(self.client)))
+        return [[int(c) for c in group] for group in groups]
+
+    def run(self, plan: Plan, sampler: Sampler, end: int, origin: int, *hand_out: Any) -> None:
+        """Advance the chains of a sampler up to iteration `end`."""
+        recipe = self.recipe(plan, sampler, origin)
+        sent = self.client.scatter(recipe, broadcast=True, hash=False)
+
+        def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
+            nonlocal sent
+            if trial:
+                sent = self.client.scatter(recipe, broadcast=True, hash=False)
+            return self.client.submit(advance, sent, chains, state, until, pure=False)
+
+        ends = Ends(sampler.state.iteration, end)
+        Rounds(sampler, self.groups(plan, sampler), submit, ends).run(*hand_out, origin)
+
+    def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
+        """Return what takes the place of `Sampler.run`."""
 
         def run(
             n_iters: int,
@@ -64,59 +97,10 @@ def spread(
             keep_gradients: bool,
         ) -> None:
             end = origin + burn_in + n_iters
-            began = sampler.state.iteration
-            if began >= end:
-                return
-            recipe = recipe_of(name, arguments, sampler, plan, of_run, origin)
-            sent = Sent(workers, recipe)
-            Rounds(
-                sampler, [[int(c) for c in g] for g in groups], sent.submit, Ends(began, end)
-            ).run(collectors, keep, progress, origin)
+            if sampler.state.iteration < end:
+                self.run(plan, sampler, end, origin, collectors, progress)
 
-        return collect(sampler, wish, part, advance=run)
-
-
-class Sent:
-    """A recipe that the workers have."""
-
-    def __init__(self, client: Any, recipe: Recipe) -> None:
-        self.client, self.recipe = client, recipe
-        self.future = client.scatter(recipe, broadcast=True, hash=False)
-
-    def submit(
-        self, number: int, chains: Sequence[int], state: State, until: int, trial: int
-    ) -> Any:
-        """Let a worker make a round."""
-        if trial:
-            self.future = self.client.scatter(self.recipe, broadcast=True, hash=False)
-        key = f"sgmcmc-round-{number}-of-{chains[0]}-{self.recipe.token}-{trial}"
-        return self.client.submit(advance, self.future, chains, state, until, pure=False, key=key)
-
-
-def recipe_of(
-    name: str,
-    arguments: Mapping[str, Any],
-    sampler: Sampler,
-    plan: Plan,
-    of_run: Mapping[str, Any],
-    origin: int,
-) -> Recipe:
-    """What workers need to go on with a sampler."""
-    own = {
-        **arguments,
-        "dataset": plan.source.given,
-        "minibatch_size": sampler.settings["minibatch_size"],
-        "seed": plan.seed,
-        "n_chains": None,
-        "starts": None,
-    }
-    run = {**of_run, "out": None, "resume": False, "verbose": False}
-    start = tree.map(as_array, start_of(sampler))
-    recipe = Recipe(uuid.uuid4().hex[:12], name, own, start, dict(sampler.settings), run, origin)
-    for argument, value in {**own, **run}.items():
-        if argument != "dataset":
-            see_pickled(argument, value)
-    return recipe
+        return run
 
 
 def see_pickled(name: str, value: Any) -> None:
@@ -128,5 +112,5 @@ def see_pickled(name: str, value: Any) -> None:
     except Exception as error:
         raise ValueError(
             f"{name} must be something that can be sent to workers, but pickling it fails: "
-            f"{checks.summary(error)}. Make what it refers to inside the function"
+            f"{checks.summary(error)}. Make what cannot be sent inside the function that needs it"
         ) from error

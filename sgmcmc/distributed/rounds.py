@@ -71,7 +71,6 @@ class Rounds:
     def run(
         self,
         collectors: Iterable[Collector],
-        keep: Sequence[str],
         progress: Progress | None,
         origin: int,
     ) -> None:

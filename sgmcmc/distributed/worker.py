@@ -14,31 +14,33 @@ import tensorflow as tf
 
 from .. import tree
 from ..divergence import ChainDiverged
+from ..plan import Plan
 from ..running import Wish, wish
 from ..sampler import Sampler, State
+from ..source import Source
 from ..store.resuming import standing_at
 
-KEPT = 4  # samplers of a worker that is between rounds
+KEPT = 16  # samplers of a worker that are between rounds
 lock = threading.Lock()
-idle: OrderedDict[tuple, list[Sampler]] = OrderedDict()
+idle: OrderedDict[tuple, list[Made]] = OrderedDict()
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a worker needs to make the sampler of some chains, besides their state.
+    """What a worker needs to make a sampler, besides the state of its chains.
 
-    `arguments` are those of the sampler `name`, and `start` and `settings` are what was found at
-    its start. The run has the arguments `of_run`, and began at iteration `origin`. `token` is a
-    name for all of this.
+    `arguments` are those of the sampler `name`; if the data are in shards, without them. `token` is
+    a name for all of this. What follows is there once the run begins: what was found at the start,
+    the settings, the arguments of the run, and the iteration at which it began.
     """
 
     token: str
     name: str
     arguments: Mapping[str, Any]
-    start: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    of_run: Mapping[str, Any]
-    origin: int
+    start: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    of_run: Mapping[str, Any] | None = None
+    origin: int = 0
 
 
 class Made(NamedTuple):
@@ -79,9 +81,20 @@ class Gathered:
         return self.at, tree.map(lambda *x: np.concatenate(x), *self.parts) if self.parts else None
 
 
-def advance(recipe: Recipe, chains: Sequence[int], state: State, until: int) -> Round:
-    """Make a round of these chains, which follow one another and stand in this state."""
-    made = taken(recipe, len(chains), state)
+def advance(
+    recipe: Recipe,
+    chains: Sequence[int],
+    state: State,
+    until: int,
+    source: Source | None = None,
+    number: int = 0,
+) -> Round:
+    """Make a round of these chains, which follow one another and stand in this state.
+
+    If the data are in shards, `source` is the one with this number.
+    """
+    key = recipe.token, len(chains), number
+    made = taken(key, recipe, state, source)
     sampler, wish = made
     try:
         sampler.feeder.serve(chains[0])
@@ -98,27 +111,35 @@ def advance(recipe: Recipe, chains: Sequence[int], state: State, until: int) -> 
         seconds = time.perf_counter() - clock
         return Round(*gathered.all(), tree.map(as_array, sampler.state), seconds, error)
     finally:
-        given_back(recipe, len(chains), made)
+        given_back(key, made)
 
 
-def taken(recipe: Recipe, count: int, state: State) -> Made:
+def taken(key: tuple, recipe: Recipe, state: State, source: Source | None) -> Made:
     """Take a sampler of so many chains that is idle, or make one."""
     with lock:
-        if ready := idle.get((recipe.token, count)):
+        if ready := idle.get(key):
             return ready.pop()
-    from ..describe import ROWS
-
+    _, count, number = key
     many = {} if recipe.settings["n_chains"] is None else {"n_chains": count}
-    plan = ROWS[recipe.name].plan({**recipe.arguments, **many, "verbose": False})
+    plan = plan_of(recipe, source, **many)
+    if source is not None:
+        plan = plan._replace(seed=plan.seed + (number + 2) * 2**64)
     start, state = tree.map(as_tensor, (recipe.start, state))
     sampler = standing_at(plan, start, recipe.settings, state)
     return Made(sampler, wish(plan.params, **recipe.of_run))
 
 
-def given_back(recipe: Recipe, count: int, made: Made) -> None:
+def plan_of(recipe: Recipe, source: Source | None, **more: Any) -> Plan:
+    """Return the plan of a sampler, for all data or for a shard."""
+    from ..describe import ROWS
+
+    of = {} if source is None else {"dataset": source}
+    return ROWS[recipe.name].plan({**recipe.arguments, **of, **more, "verbose": False})
+
+
+def given_back(key: tuple, made: Made) -> None:
     """Keep a sampler for the next round, and forget those that were used longest ago."""
     with lock:
-        key = recipe.token, count
         idle.setdefault(key, []).append(made)
         idle.move_to_end(key)
         while sum(map(len, idle.values())) > KEPT:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..curvature import Curvature, Parts, times, unflat
+from ..model import Model
 from ..source import Source
 from ..streams import without_replacement
 
@@ -55,23 +56,12 @@ def chosen(
     some = int(STRONGEST * count)
     if count + some >= N:
         return Rows([(source.subset(np.arange(N)), 1.0)], N, [np.arange(N)])
-    points = [
-        [unflat(theta + s * times(back, z), curvature.like, curvature.dtype) for s in (1, -1)]
-        for z in rng.standard_normal((PROBES, curvature.p))
-    ]
-    here = unflat(theta, curvature.like, curvature.dtype)
+    z = rng.standard_normal((PROBES, curvature.p))
     best = [Best(some // 2) for _ in range(2)]
-    start = 0
-    for rows in source.pieces():
-        middle = curvature.values(here, rows)
-        first, second = np.zeros(len(middle)), np.zeros(len(middle))
-        for ends in points:
-            up, down = (curvature.values(point, rows) for point in ends)
-            first = first + (up - down) ** 2
-            second = second + (up + down - 2 * middle) ** 2
-        for each, score in zip(best, (first, second)):
-            each.add(score, start)
-        start += len(middle)
+    arguments = theta, back, z, some // 2, curvature.like
+    for start, found in source.each(curvature.model, strongest_of, *arguments):
+        for each, (index, score) in zip(best, found):
+            each.join(index + start, score)
     strongest = np.union1d(*(each.index for each in best))
     sample = without_replacement(rng, N, count, 1)[0]
     sample = rng.permutation(sample[~np.isin(sample, strongest)])
@@ -88,16 +78,47 @@ def chosen(
     )
 
 
+def strongest_of(
+    model: Model,
+    source: Source,
+    theta: np.ndarray,
+    back: np.ndarray,
+    z: np.ndarray,
+    count: int,
+    like: Any,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The numbers and scores of the rows of a part that matter most, to first and second order."""
+    curvature = Curvature(model, source, like)
+    points = [
+        [unflat(theta + s * times(back, each), like, curvature.dtype) for s in (1, -1)]
+        for each in z
+    ]
+    here = unflat(theta, like, curvature.dtype)
+    best = [Best(count) for _ in range(2)]
+    start = 0
+    for rows in source.pieces():
+        middle = curvature.values(here, rows)
+        first, second = np.zeros(len(middle)), np.zeros(len(middle))
+        for ends in points:
+            up, down = (curvature.values(point, rows) for point in ends)
+            first = first + (up - down) ** 2
+            second = second + (up + down - 2 * middle) ** 2
+        for each, score in zip(best, (first, second)):
+            each.join(np.arange(start, start + len(score)), score)
+        start += len(middle)
+    return [(each.index, each.score) for each in best]
+
+
 class Best:
     """The numbers of the rows with the largest scores of those seen."""
 
     def __init__(self, count: int) -> None:
         self.count, self.index, self.score = count, np.empty(0, int), np.empty(0)
 
-    def add(self, score: np.ndarray, start: int) -> None:
-        """Look at the scores of rows start, start + 1, ...."""
+    def join(self, index: np.ndarray, score: np.ndarray) -> None:
+        """Look at the scores of rows with these numbers."""
         score = np.nan_to_num(score, nan=0.0, posinf=np.finfo(float).max)
-        index = np.concatenate([self.index, np.arange(start, start + len(score))])
+        index = np.concatenate([self.index, index])
         score = np.concatenate([self.score, score])
         if len(score) > self.count:
             kept = np.argpartition(score, -self.count)[-self.count :]

@@ -1,0 +1,179 @@
+"""A run of chains that visit the shards of data on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import checks, tree
+from ..draws import Draws
+from ..dynamics.gmc import GMC
+from ..estimators.control_variate import ControlVariate
+from ..estimators.gradient import Gradient
+from ..plan import Plan
+from ..sampler import Sampler, State, some_chains
+from ..source import Source
+from ..streams import VISITS, stream
+from .chains import Spread, see_pickled
+from .rounds import Ends, Rounds
+from .shards import Sharded, Shards, of_model, visit
+from .worker import Recipe, Round, as_array
+
+TIMED = 300  # iterations by which it is found how long a round is
+ROUNDS = 20  # in a run, at least
+PILOT = 20_000  # iterations of a plain chain by which it is found how fast it forgets
+FORGET = 10  # rounds that the fastest coordinate of a plain chain must take to forget
+
+
+class ShardedSource(Source):
+    """The rows of all shards, seen from the client. Those that are wanted come from the workers."""
+
+    is_elsewhere = True
+
+    def __init__(self, data: Sharded, recipe: Recipe) -> None:
+        self.data, self.recipe = data, recipe
+        super().__init__(checks.dataset(data.arrays, data.dtype), data.dtype)
+
+    @property
+    def is_outside(self) -> bool:
+        return True
+
+    def each(self, model: Any, function: Callable, *arguments: Any) -> list[tuple[int, Any]]:
+        data, of = self.data, (self.recipe, function, arguments)
+        found = data.all(of_model, range(len(data.rows)), [of] * len(data.rows))
+        return list(zip((data.ends - data.rows).tolist(), found))
+
+
+class EvenEnds(Ends):
+    """Rounds end at multiples of a number of iterations, and at the end of the run."""
+
+    def __init__(self, began: int, end: int, each: int) -> None:
+        super().__init__(began, end)
+        self.each = each
+
+    def of(self, number: int) -> int:
+        first = self.known[0] // self.each
+        return min(self.end, (first + number + 1) * self.each)
+
+    def learn(self, number: int, seconds: float) -> None:
+        """There is nothing to learn."""
+
+
+class Visits(Spread):
+    """Runs chains on the shards of the data, one chain and one shard in each task."""
+
+    def __init__(
+        self, client: Any, name: str, arguments: Mapping[str, Any], of_run: Mapping[str, Any]
+    ) -> None:
+        super().__init__(client, name, arguments, of_run)
+        self.shards: Shards = arguments["dataset"]
+        self.data = Sharded(self.shards, client, checks.dtype(arguments["dtype"]))
+        own = {**arguments, "n_chains": None, "starts": None, "verbose": False}
+        del own["dataset"]
+        self.source = ShardedSource(self.data, Recipe(self.token, name, own))
+        self.arguments = {**arguments, "dataset": self.source}
+
+    def prepare(self, plan: Plan) -> None:
+        estimator, n = plan.estimator, plan.n
+        plain = type(estimator) is Gradient
+        by_counts = any(tree.leaves(plan.model.chart.has_counts)) or plan.gibbs
+        if type(estimator) not in (Gradient, ControlVariate) or by_counts:
+            raise ValueError(
+                "dataset must not be Shards here: chains on shards move by gradients, 'plain' or "
+                "with 'control_variates'"
+            )
+        if plan.model.chart.has_manifold or isinstance(plan.dynamics, GMC):
+            raise ValueError("dataset must not be Shards for parameters on manifolds")
+        for name in ("opt_stepsize", "row_probabilities"):
+            if getattr(estimator, name, None) is not None:
+                raise ValueError(f"{name} must be None with Shards")
+        if plan.is_auto or n > self.data.rows.min():
+            raise ValueError(
+                "minibatch_size must be at most the rows of the smallest shard, "
+                f"{self.data.rows.min():,}, not {'auto' if plan.is_auto else f'{n:,}'}"
+            )
+        if not isinstance(plan.minibatches, str):
+            raise ValueError("minibatches must be a word with Shards, not an array")
+        if plain and self.shards.round_iterations is None:
+            raise ValueError(
+                "round_iterations must be given to Shards without control variates: a chain that "
+                "stays on a shard for long settles on the posterior of that shard. Take "
+                "gradient='control_variates'"
+            )
+        for name, value in {**self.source.recipe.arguments, **self.of_run}.items():
+            if name != "verbose":
+                see_pickled(name, value)
+
+    def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
+        whole = super().recipe(plan, sampler, origin)
+        arguments = {k: v for k, v in whole.arguments.items() if k != "dataset"}
+        return replace(whole, arguments=arguments)
+
+    def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
+        if "round_iterations" not in sampler.settings:
+            recipe = self.recipe(plan, sampler, 0)
+            each = self.round_iterations(recipe, plan, sampler)
+            sampler.settings["round_iterations"] = each
+        return super().instead_of(plan, sampler)
+
+    def run(self, plan: Plan, sampler: Sampler, end: int, origin: int, *hand_out: Any) -> None:
+        recipe = self.recipe(plan, sampler, origin)
+        each = sampler.settings["round_iterations"]
+        ends = EvenEnds(sampler.state.iteration, end, each)
+        share = self.data.ends / self.data.ends[-1]
+
+        def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
+            rng = stream(plan.seed, VISITS, int(state.iteration) // each, chains[0])
+            where = int(np.searchsorted(share, rng.random(), side="right"))
+            return self.data.call(visit, where, recipe, chains, state, until, where)
+
+        groups = [[c] for c in range(sampler.engine.chains)]
+        Rounds(sampler, groups, submit, ends).run(*hand_out, origin)
+
+    def round_iterations(self, recipe: Recipe, plan: Plan, sampler: Sampler) -> int:
+        """Return how many iterations a round has: as given, or as a worker has time for.
+
+        It is an error if a plain chain does not forget where it was in so many.
+        """
+        if type(plan.estimator) is Gradient:
+            each = self.shards.round_iterations
+            self.check_forgetting(recipe, sampler, each)
+            return each
+        if self.shards.round_iterations is not None:
+            return self.shards.round_iterations
+        for _ in range(2):  # the program is compiled the first time
+            seconds = self.tried(recipe, sampler, TIMED).seconds
+        length = self.of_run["burn_in"] + self.of_run["n_iters"]
+        in_time = int(self.shards.round_seconds * TIMED / seconds)
+        return max(1, min(in_time, length // ROUNDS))
+
+    def check_forgetting(self, recipe: Recipe, sampler: Sampler, each: int) -> None:
+        """See that rounds are short against the time in which a plain chain forgets."""
+        of_run = {"n_iters": PILOT, "burn_in": 0, "thin": 1, "track": None, "keep": None}
+        of_run |= {"keep_gradients": False, "out": None, "resume": False, "flush": 30.0}
+        pilot = replace(recipe, of_run={**of_run, "verbose": False}, token=recipe.token + "-pilot")
+        drawn = self.tried(pilot, sampler, PILOT).draws["params"]
+        table = Draws(tree.map(lambda x: x[:, 0], drawn), {}, {}).summary()
+        sizes = dict(zip(table.names, table["ess"]))
+        fastest = max(sizes, key=lambda name: sizes[name])
+        time = PILOT / sizes[fastest]
+        if FORGET * each > time:
+            raise ValueError(
+                f"round_iterations must be at most {max(1, int(time / FORGET))} without control "
+                f"variates, not {each}: {fastest} has forgotten where it was after {time:,.0f} "
+                "iterations (measured), and settles on the posterior of each shard that it visits. "
+                "Take gradient='control_variates', or a smaller step size"
+            )
+
+    def tried(self, recipe: Recipe, sampler: Sampler, count: int) -> Round:
+        """Make some iterations of the first chain on the first shard, which do not count."""
+        state = tree.map(as_array, some_chains(sampler.state, [0]))
+        recipe = replace(recipe, origin=int(state.iteration))
+        until = int(state.iteration) + count
+        found = self.data.call(visit, 0, recipe, [0], state, until, 0).result()
+        if found.error is not None:
+            raise found.error
+        return found

@@ -1,0 +1,287 @@
+"""Data in shards, each of which a worker loads itself."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import tensorflow as tf
+
+from .. import checks
+from ..columns import parquet
+from ..sampler import State
+from ..source import Source
+from .worker import Recipe, Round, advance, plan_of
+
+HDF5 = ".h5", ".hdf5"
+Part = Mapping[str, Any] | str | Path | Callable[[], Mapping[str, Any]]
+lock = threading.Lock()
+loaded: dict[tuple[str, int], Source] = {}  # in this process
+plans: WeakKeyDictionary[Source, tuple[str, Any]] = WeakKeyDictionary()
+
+
+class Shards:
+    """Data in parts that workers load themselves: pass it as `dataset`, with a `client`.
+
+    No row is sent through the scheduler, and no worker needs more memory than its shards take. The
+    number of rows may differ from shard to shard, and so may what is in them. The mode is searched
+    for on all shards, each of which returns its sum of gradients. A chain then makes rounds. In
+    each it visits one shard, which is drawn with a probability proportional to its rows, and takes
+    all minibatches from there, with weights for all N rows.
+
+    With control variates, rounds may be long: the gradient at the mode is that of all shards, so
+    that only the curvature differs from shard to shard. Without them, a chain that stays on a shard
+    settles on the posterior of that shard alone, and draws of many rounds have the variance of the
+    posterior times the number of shards. So `round_iterations` must then be given, and be short:
+    the fastest coordinate of the chain must take at least ten rounds to forget where it was. That
+    is measured before the run, and longer rounds are refused.
+
+    The draws depend on the seed and on `round_iterations`, but not on the number of workers.
+
+    Parameters
+    ----------
+    parts : list
+        One entry for each shard. A path or URL of a Parquet file, or of a folder of such files,
+        that workers can read; a dict of arrays or paths by name: of `.npy` files, of Zarr arrays,
+        or of HDF5 data sets as in "rows.h5/X"; or a function without arguments that returns such a
+        dict, which a worker calls.
+    round_seconds : float
+        About how long a round is, if `round_iterations` is not given. It is measured once how many
+        iterations that is, and a run has at least 20 rounds; `settings["round_iterations"]` has the
+        number, which gives the same draws again.
+    round_iterations : int, optional
+        The number of iterations of a round.
+    **columns : str or list of str
+        For Parquet: which columns make an array, as in `parquet`.
+
+    Examples
+    --------
+    >>> import numpy as np, sgmcmc
+    >>> def load():  # a worker calls this
+    ...     return {"x": np.random.default_rng(1).normal(5, 1, 1000)}
+    >>> sgmcmc.Shards([load, {"x": np.full(500, 5.0)}], round_iterations=1000)
+    Shards(2 parts)
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[Part],
+        /,
+        *,
+        round_seconds: float = 2.0,
+        round_iterations: int | None = None,
+        **columns: str | Sequence[str],
+    ) -> None:
+        self.parts = list(parts) if not isinstance(parts, (str, Path, Mapping)) else []
+        if not self.parts:
+            raise ValueError(
+                "parts must be a list with an entry for each shard, such as paths of Parquet files"
+            )
+        for i, part in enumerate(self.parts):
+            if not (isinstance(part, (Mapping, str, Path)) or callable(part)):
+                raise TypeError(
+                    f"parts[{i}] must be a path, a dict of arrays or paths, or a function that "
+                    f"returns one, not {checks.described(part)}"
+                )
+        self.columns = columns
+        self.round_seconds = checks.number("round_seconds", round_seconds, above=0)
+        self.round_iterations = (
+            None if round_iterations is None else checks.whole("round_iterations", round_iterations)
+        )
+
+    def __repr__(self) -> str:
+        return f"Shards({len(self.parts)} parts)"
+
+
+def load(part: Part, columns: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Load a shard, or open it: arrays of one length, by name."""
+    named = "a function" if callable(part) else repr(part) if not isinstance(part, Mapping) else ""
+    try:
+        found = part() if callable(part) else part
+        if isinstance(found, (str, Path)):
+            return parquet(str(found), **columns)
+        return {k: opened(v) if isinstance(v, (str, Path)) else v for k, v in found.items()}
+    except Exception as error:
+        raise ValueError(
+            f"dataset: shard {number} ({named or 'a dict'}) cannot be read: {checks.summary(error)}"
+        ) from error
+
+
+def opened(path: str | Path) -> Any:
+    """Open an array in a file, of which rows are read as they are needed."""
+    path = str(path)
+    if path.endswith(".npy"):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    for ending in HDF5:
+        file, found, name = path.partition(ending + "/")
+        if found:
+            import h5py
+
+            return h5py.File(file + ending, "r")[name]
+    import zarr
+
+    return zarr.open_array(path, mode="r")
+
+
+class Where(NamedTuple):
+    """A shard, as workers are told of it. `token` is a name for the whole data, of N rows."""
+
+    token: str
+    number: int
+    part: Part
+    columns: Mapping[str, Any]
+    dtype: str
+    N: int | None
+
+
+def shard(where: Where) -> Source:
+    """Return a shard that this process has loaded, or load it."""
+    key, dtype = (where.token, where.number), tf.as_dtype(where.dtype)
+    with lock:
+        if key not in loaded:
+            for old in [k for k in loaded if k[0] != where.token]:
+                del loaded[old]
+            found = load(where.part, where.columns, where.number)
+            try:
+                loaded[key] = Source(checks.dataset(found, dtype), dtype)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"shard {where.number}: {error}") from None
+        loaded[key].stands_for = where.N
+        return loaded[key]
+
+
+def on_shard(where: Where, function: Callable, arguments: tuple) -> Any:
+    """Call function(shard, ...) on a worker."""
+    return function(shard(where), *arguments)
+
+
+class Homes:
+    """Which worker has which shard. Shards stay where they are as long as that is possible."""
+
+    def __init__(self, client: Any, count: int) -> None:
+        self.client, self.count, self.home = client, count, {}  # type: ignore[var-annotated]
+
+    def of(self, number: int) -> str:
+        """Return the address of the worker that has a shard, or is to load it."""
+        workers = list(self.client.nthreads())
+        has = {w: [i for i, home in self.home.items() if home == w] for w in workers}
+        for i in range(self.count):
+            if self.home.get(i) not in has:
+                self.home[i] = min(workers, key=lambda w: len(has[w]))
+                has[self.home[i]].append(i)
+        while True:  # those who have joined get shards of those who have most
+            most, least = (f(workers, key=lambda w: len(has[w])) for f in (max, min))
+            if len(has[most]) < len(has[least]) + 2:
+                return self.home[number]
+            moved = has[most].pop()
+            self.home[moved] = least
+            has[least].append(moved)
+
+
+class Column:
+    """An array whose rows are in shards: those that are wanted come from the workers."""
+
+    in_chunks = True  # many rows are read in one call
+
+    def __init__(self, data: Sharded, name: str, shape: tuple[int, ...], dtype: Any) -> None:
+        self.data, self.name, self.shape, self.dtype = data, name, shape, np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        return self.data.take(np.asarray(rows))[self.name]
+
+
+class Sharded:
+    """The shards of a run on a cluster: how many rows they have, and work on each of them.
+
+    `remember` gets what workers need to make the model: the sampler's name and arguments.
+    """
+
+    def __init__(self, shards: Shards, client: Any, dtype: tf.DType) -> None:
+        self.shards, self.client, self.dtype = shards, client, dtype
+        self.token, self.N = uuid.uuid4().hex, None
+        self.homes = Homes(client, len(shards.parts))
+        self.last: tuple[bytes, dict[str, np.ndarray]] = b"", {}
+        looks = self.all(look, range(len(shards.parts)), ())
+        self.rows = np.array([found["rows"] for found in looks])
+        for i, found in enumerate(looks):
+            if found["arrays"] != looks[0]["arrays"]:
+                raise ValueError(
+                    f"dataset: all shards must have the same arrays, but shard {i} has "
+                    f"{found['arrays']}, and shard 0 {looks[0]['arrays']}"
+                )
+        self.ends = np.cumsum(self.rows)
+        self.N = N = int(self.ends[-1])
+        self.arrays = {
+            k: Column(self, k, (N, *shape), dtype) for k, (shape, dtype) in looks[0]["arrays"]
+        }
+
+    def call(self, function: Callable, number: int, *arguments: Any) -> Any:
+        """Let the home of a shard call function(shard, ...), and return a future."""
+        shards = self.shards
+        part = shards.parts[number]
+        where = Where(self.token, number, part, shards.columns, self.dtype.name, self.N)
+        return self.client.submit(
+            on_shard,
+            *(where, function, arguments),
+            pure=False,
+            workers=[self.homes.of(number)],
+            allow_other_workers=True,
+        )
+
+    def all(self, function: Callable, numbers: Iterable[int], *arguments: Any) -> list[Any]:
+        """Call function(shard, *arguments of its own) for some shards, and wait for the results."""
+        numbers = list(numbers)
+        each = arguments[0] if arguments[0] else [()] * len(numbers)
+        futures = [self.call(function, i, *own) for i, own in zip(numbers, each)]
+        return self.client.gather(futures)
+
+    def take(self, index: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the rows with these numbers, of all arrays."""
+        key = index.tobytes()
+        if self.last[0] != key:
+            owner = np.searchsorted(self.ends, index, side="right")
+            numbers = np.unique(owner)
+            first = self.ends - self.rows
+            found = self.all(pick, numbers, [(index[owner == i] - first[i],) for i in numbers])
+            out = {k: np.empty((len(index), *a.shape[1:]), a.dtype) for k, a in self.arrays.items()}
+            for i, rows in zip(numbers, found):
+                for k, x in rows.items():
+                    out[k][owner == i] = x
+            self.last = key, out
+        return self.last[1]
+
+
+def look(source: Source) -> dict[str, Any]:
+    """Say how many rows a shard has, and of which form."""
+    described = [(k, (tuple(x.shape[1:]), source.dtypes[k].str)) for k, x in source.arrays.items()]
+    return {"rows": source.N, "arrays": sorted(described)}
+
+
+def pick(source: Source, index: np.ndarray) -> dict[str, np.ndarray]:
+    """Return some rows of a shard."""
+    return source.subset(index).arrays
+
+
+def of_model(source: Source, recipe: Recipe, function: Callable, arguments: tuple) -> Any:
+    """Call function(model, shard, ...), with the model of a sampler."""
+    known = plans.get(source)
+    if known is None or known[0] != recipe.token:
+        known = plans[source] = recipe.token, plan_of(recipe, source)
+    return function(known[1].model, source, *arguments)
+
+
+def visit(
+    source: Source, recipe: Recipe, chains: Sequence[int], state: State, until: int, number: int
+) -> Round:
+    """Make a round of one chain on a shard."""
+    return advance(recipe, chains, state, until, source, number)

@@ -1,0 +1,376 @@
+"""Chains on a cluster of processes: the draws of one machine, bit for bit, whatever happens to it.
+
+False alarms and power of the z-tests are those of `ztest`.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+from sgmcmc import tree
+
+from .ztest import assert_mean, assert_rejected
+
+distributed = pytest.importorskip("distributed")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")]
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3000, 4))
+DATA = {"X": X, "y": (RNG.random(3000) < 1 / (1 + np.exp(-X[:, 0]))).astype(float)}
+
+
+def logistic(params, data):
+    eta = tf.linalg.matvec(data["X"], params["beta"])
+    return tf.reduce_sum(data["y"] * eta - tf.nn.softplus(eta))
+
+
+def normal(params):
+    return -tf.reduce_sum(params["beta"] ** 2) / 2
+
+
+GIVEN = {
+    "log_lik": logistic,
+    "dataset": DATA,
+    "params": {"beta": np.zeros(4)},
+    "log_prior": normal,
+    "minibatch_size": 50,
+    "n_iters": 3000,
+    "burn_in": 300,
+    "thin": 3,
+    "n_chains": 4,
+    "seed": 5,
+    "verbose": False,
+}
+
+
+def cluster_of(count):
+    return distributed.LocalCluster(
+        n_workers=count, threads_per_worker=1, dashboard_address=None, env={"SGMCMC_ONE_CORE": "1"}
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster_of(2) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def assert_same(draws, alone):
+    assert list(draws) == list(alone)
+    tree.map(np.testing.assert_array_equal, dict(draws), dict(alone))
+    tree.map(np.testing.assert_array_equal, draws.stats, alone.stats)
+
+
+def counts(params, data, key):
+    """Which of two halves a row is in, drawn with the probabilities of a mixture."""
+    weight = params["omega"] * tf.exp(-((data["y"][:, None] - [0.0, 1.0]) ** 2))
+    share = weight[:, 1] / tf.reduce_sum(weight, axis=1)
+    u, _ = sgmcmc.random.uniforms(key, data["y"].shape)
+    ones = tf.reduce_sum(tf.cast(u < share, tf.float32))
+    return {"omega": tf.stack([tf.cast(data["y"].shape[0], tf.float32) - ones, ones])}
+
+
+class TestChains:
+    @pytest.mark.parametrize(
+        ("name", "more"),
+        [
+            ("sgldcv", {"track": {"square": lambda p: tf.reduce_sum(p["beta"] ** 2)}}),
+            ("sghmc", {"stepsize": 1e-4, "n_chains": 5}),
+            ("sgld", {"stepsize": 1e-4, "gradient": sgmcmc.SVRG(every=500), "n_chains": None}),
+            ("sgnht", {"stepsize": 1e-4, "shared_minibatches": True, "keep": ["beta"]}),
+            ("sgld", {"stepsize": 1e-4, "gradient": sgmcmc.SVRG(every=500)}),
+        ],
+    )
+    def test_the_draws_are_those_of_one_machine(self, client, name, more):
+        given, sampler = {**GIVEN, **more}, getattr(sgmcmc, name)
+        assert_same(sampler(**given, client=client), sampler(**given))
+
+    def test_counts_that_are_drawn(self, client):
+        given = {k: v for k, v in GIVEN.items() if k not in ("log_lik", "log_prior", "params")}
+        given |= {"params": {"omega": [0.5, 0.5]}, "log_lik": None, "stepsize": 0.1, "alpha": 1.0}
+        given |= {"counts": counts, "refresh_every": 200}
+        assert_same(sgmcmc.scircv(**given, client=client), sgmcmc.scircv(**given))
+
+    def test_a_worker_is_killed(self, client):
+        """In mid-round: another one makes the round again."""
+        killed = []
+
+        def kill(report):
+            if report.label != "mode" and report.done > 500 and not killed:
+                killed.append(next(iter(client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        given = {**GIVEN, "n_iters": 60_000, "stepsize": 1e-4}
+        draws = sgmcmc.sgld(**{**given, "verbose": kill}, client=client)
+        assert killed
+        assert_same(draws, sgmcmc.sgld(**given))
+
+    def test_a_worker_joins_late(self):
+        joined = []
+        with cluster_of(1) as cluster, distributed.Client(cluster) as client:
+
+            def join(report):
+                if report.label != "mode" and not joined:
+                    joined.append(cluster.scale(2))
+
+            given = {**GIVEN, "n_iters": 60_000, "stepsize": 1e-4}
+            draws = sgmcmc.sgld(**{**given, "verbose": join}, client=client)
+            assert joined
+        assert_same(draws, sgmcmc.sgld(**given))
+
+    @pytest.mark.parametrize("where", ["here", "cluster"])
+    def test_the_client_is_killed(self, client, tmp_path, where):
+        """What the store has is gone on with, on one machine or on many."""
+        out, given = tmp_path / "chain", {**GIVEN, "n_iters": 600_000, "stepsize": 1e-4}
+        script = (
+            "from tests.test_distributed import *\n"
+            "if __name__ == '__main__':\n"
+            f"    given = {{**GIVEN, 'n_iters': 600_000, 'stepsize': 1e-4, 'out': {str(out)!r}}}\n"
+            "    sgmcmc.sgld(**given, flush=0.2, client='local')\n"
+        )
+        process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+        try:
+            limit = time.monotonic() + 120
+            while not list(out.glob("state-*.npz")) and time.monotonic() < limit:
+                time.sleep(0.1)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        assert len(sgmcmc.load_draws(out)["beta"][0]) < 200_000
+        more = {"client": client} if where == "cluster" else {}
+        draws = sgmcmc.sgld(**given, out=out, resume=True, **more)
+        assert_same(draws, sgmcmc.sgld(**given))
+
+    def test_a_chain_diverges(self, client):
+        """The same error as alone, with the same draws before."""
+
+        def breaks(params, data):
+            beta = params["beta"]
+            return logistic(params, data) + tf.where(beta[0] > 1.25, np.nan, 0.0) * beta[0]
+
+        given = {**GIVEN, "log_lik": breaks, "stepsize": 1e-3, "n_iters": 20_000, "burn_in": 0}
+        errors = []
+        for more in ({"client": client}, {}):
+            with pytest.raises(sgmcmc.ChainDiverged) as caught:
+                sgmcmc.sgld(**given, **more)
+            errors.append(caught.value)
+        assert errors[0].iteration == errors[1].iteration > 0
+        assert errors[0].chains == errors[1].chains
+        assert_same(errors[0].draws, errors[1].draws)
+
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            ({"client": 3}, "client must be a dask.distributed.Client"),
+            ({"client": "tcp://127.0.0.1:1"}, "no scheduler answers"),
+            ({"gradient": sgmcmc.SAGA()}, "too large to travel"),
+        ],
+    )
+    def test_bad_input(self, client, more, message):
+        given = {**GIVEN, "stepsize": 1e-4, "client": client, **more}
+        with distributed_timeout("2s"), pytest.raises((TypeError, ValueError), match=message):
+            sgmcmc.sgld(**given)
+
+    def test_what_cannot_be_sent_is_named(self, client):
+        lock = __import__("threading").Lock()
+
+        def log_prior(params):
+            return normal(params) if lock else 0.0
+
+        with pytest.raises(ValueError, match="log_prior must be something that can be sent"):
+            sgmcmc.sgld(**{**GIVEN, "log_prior": log_prior}, stepsize=1e-4, client=client)
+
+
+def distributed_timeout(seconds):
+    import dask
+
+    return dask.config.set({"distributed.comm.timeouts.connect": seconds})
+
+
+# Shards
+
+D = 400  # coordinates, which take the place of chains in z-tests
+
+
+def squares(params, data):
+    return -tf.reduce_sum((data["x"] - params["a"]) ** 2) / 2
+
+
+def rows_of(shard, seed, alike):
+    """Rows of unit variance about 0, or about a mean of the shard's own."""
+    rng = np.random.default_rng([seed, shard])
+    return rng.normal(0 if alike else rng.normal(size=D), 1, (200 + 100 * shard, D))
+
+
+def shards_of(count, seed, alike, **rounds):
+    parts = [lambda i=i: {"x": rows_of(i, seed, alike)} for i in range(count)]
+    whole = [rows_of(i, seed, alike) for i in range(count)]
+    return sgmcmc.Shards(parts, **rounds), whole
+
+
+def of_shards(client, shards, name, stepsize, seed, **more):
+    return getattr(sgmcmc, name)(
+        squares,
+        shards,
+        {"a": np.zeros(D)},
+        stepsize,
+        **{"minibatch_size": 20, "n_chains": 4, "seed": seed, "verbose": False, **more},
+        client=client,
+    )
+
+
+class TestShards:
+    @pytest.mark.parametrize("alike", [True, False])
+    @pytest.mark.parametrize("count", [2, 8])
+    def test_variance_with_control_variates(self, client, count, alike, seed):
+        """θ ← θ − (ε/2)N(θ − mode) + N(0, ε) on any shard: variance 1/(N(1 − εN/4))."""
+        shards, whole = shards_of(count, seed, alike, round_iterations=500)
+        x = np.concatenate(whole)
+        eps = 0.2 / len(x)
+        draws = of_shards(client, shards, "sgldcv", eps, seed, n_iters=8000, burn_in=500, thin=40)
+        square = (draws["a"] - x.mean(axis=0)) ** 2
+        variance = 1 / (len(x) * (1 - 0.2 / 4))
+        assert_mean(square.mean(axis=(0, 1)), variance)
+        assert_rejected(square.mean(axis=(0, 1)), count * variance)
+
+    @pytest.mark.parametrize("each", [5, 400])
+    def test_plain_chains_are_as_the_visits_say(self, client, each, seed, monkeypatch):
+        """Given the visits, E θ ← E θ + (ε/2)N(mean of the shard − E θ), and the variance, too.
+
+        Rounds that are long against 2/(εN) = 40 iterations bring each chain near its shard's mean.
+        """
+        monkeypatch.setattr(sgmcmc.distributed.sharded, "FORGET", 0)
+        shards, whole = shards_of(4, seed, False, round_iterations=each)
+        sizes, n, iterations = np.array([len(x) for x in whole]), 20, 1200
+        N = sizes.sum()
+        eps = 0.05 / N
+        draws = of_shards(
+            client,
+            shards,
+            "sgld",
+            eps,
+            seed,
+            n_iters=1,
+            burn_in=iterations - 1,
+            minibatches="independent",
+        )["a"][:, 0]
+        means, within = (np.stack([f(x) for x in whole]) for f in (mean_of, variance_of))
+        z = []
+        for chain in range(4):
+            mean, variance = np.zeros(D), np.zeros(D)
+            for t in range(iterations):
+                rng = sgmcmc.streams.stream(seed, sgmcmc.streams.VISITS, t // each, chain)
+                s = np.searchsorted(sizes.cumsum() / N, rng.random(), side="right")
+                mean = mean + eps / 2 * N * (means[s] - mean)
+                noise = N**2 * within[s] / n * (1 - n / sizes[s])
+                variance = (1 - eps * N / 2) ** 2 * variance + eps + eps**2 / 4 * noise
+            z.append((draws[chain] - mean) / np.sqrt(variance))
+        assert_mean(np.mean(np.square(z), axis=0), 1.0, detect=0.4)
+        away = np.mean((draws - np.concatenate(whole).mean(axis=0)) ** 2 / variance, axis=0)
+        assert_rejected(away, 1.0)  # as if it were the posterior of all shards
+
+    def test_the_draws_do_not_depend_on_the_workers(self, client, seed):
+        """Nor on one that is killed."""
+        shards, _ = shards_of(4, seed, False, round_iterations=300)
+        killed = []
+
+        def kill(report):
+            if report.label != "mode" and report.done > 500 and not killed:
+                killed.append(next(iter(client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        given = {"n_iters": 6000, "minibatches": "reshuffled"}
+        draws = of_shards(client, shards, "sgldcv", 1e-4, seed, **given, **{"verbose": kill})
+        assert killed
+        with cluster_of(1) as cluster, distributed.Client(cluster) as one:
+            assert_same(draws, of_shards(one, shards, "sgldcv", 1e-4, seed, **given))
+
+    def test_files_and_chosen_steps(self, client, tmp_path, seed):
+        """Parquet, NumPy's files and HDF5: as the same rows in one array would give."""
+        parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+        h5py = pytest.importorskip("h5py")
+        data = np.random.default_rng(seed).normal(size=(3, 500, 2))
+        y = data.sum(axis=2)
+        parts = [str(tmp_path / "a.parquet")]
+        table = arrow.table({"u": data[0, :, 0], "v": data[0, :, 1], "y": y[0]})
+        parquet.write_table(table, parts[0])
+        np.save(tmp_path / "x.npy", data[1])
+        parts.append({"x": tmp_path / "x.npy", "y": y[1]})
+        with h5py.File(tmp_path / "rows.h5", "w") as file:
+            file["x"], file["y"] = data[2], y[2]
+        parts.append({k: f"{tmp_path / 'rows.h5'}/{k}" for k in "xy"})
+
+        def log_lik(params, data):
+            return -tf.reduce_sum((data["y"] - tf.linalg.matvec(data["x"], params["b"])) ** 2) / 2
+
+        draws = sgmcmc.sgldcv(
+            log_lik,
+            sgmcmc.Shards(parts, x=["u", "v"], y="y"),
+            {"b": np.zeros(2)},
+            minibatch_size=50,
+            n_iters=2000,
+            seed=seed,
+            verbose=False,
+            client=client,
+        )
+        assert draws.settings["N"] == 1500
+        assert draws.settings["round_iterations"] <= 100
+        np.testing.assert_allclose(draws["b"].mean(axis=0), [1, 1], atol=0.02)
+
+    def test_resumed(self, client, tmp_path, seed):
+        """A store goes on to the same draws, with rounds that are cut anew by none of this."""
+        shards, _ = shards_of(3, seed, False, round_iterations=250)
+        given = {"client": client, "shards": shards, "name": "sgldcv", "stepsize": 1e-4}
+        given |= {"seed": seed, "out": tmp_path / "chain"}
+        of_shards(**given, n_iters=1100)
+        draws = of_shards(**given, n_iters=3000, resume=True)
+        assert_same(draws, of_shards(**{**given, "out": None}, n_iters=3000))
+
+    def test_a_shard_that_cannot_be_read_is_named(self, client, seed):
+        shards, _ = shards_of(2, seed, True)
+        shards.parts.append("no-such-file.parquet")
+        with pytest.raises(ValueError, match=r"shard 2 \('no-such-file.parquet'\) cannot be read"):
+            of_shards(client, shards, "sgldcv", 1e-4, seed)
+
+    @pytest.mark.parametrize(
+        ("name", "rounds", "more", "message"),
+        [
+            ("sgld", {"round_iterations": 1000}, {}, "round_iterations must be at most"),
+            ("sgld", {}, {}, "round_iterations must be given"),
+            ("sgldcv", {}, {"opt_stepsize": 1e-5}, "opt_stepsize must be None"),
+            ("sgldcv", {}, {"minibatch_size": 201}, "at most the rows of the smallest shard, 200"),
+            ("sgld", {}, {"gradient": sgmcmc.SVRG(100)}, "move by gradients, 'plain'"),
+        ],
+    )
+    def test_what_is_refused(self, client, name, rounds, more, message, seed):
+        shards, _ = shards_of(2, seed, True, **rounds)
+        with pytest.raises(ValueError, match=message):
+            of_shards(client, shards, name, 1e-4, seed, **more)
+
+
+def mean_of(x):
+    return x.mean(axis=0)
+
+
+def variance_of(x):
+    return x.var(axis=0, ddof=1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [([], "parts must be a list"), ("a", "must be a list"), ([3], r"parts\[0")],
+)
+def test_parts_that_are_none(parts, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        sgmcmc.Shards(parts)
+
+
+def test_shards_step_by_step():
+    with pytest.raises(ValueError, match="dataset must not be Shards for sgld_setup"):
+        sgmcmc.sgld_setup(squares, sgmcmc.Shards([dict]), {"a": 0.0}, 1e-4)
