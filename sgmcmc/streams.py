@@ -8,6 +8,7 @@ import numpy as np
 
 # The purposes of streams
 ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS, TUNING, ORDER, TURNS = range(10)
+SHARDS, COMBINATION = 10, 11
 
 
 def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random.Generator:
