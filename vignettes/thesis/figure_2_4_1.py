@@ -85,8 +85,8 @@ divide.report(found)
 # %% [markdown]
 # ## The picture
 #
-# Contours are of the exact density, and bound 95, 80, 50 and 20 % of it. Points are the draws of the
-# first repeat.
+# Contours are of the exact density, and bound 95, 80, 50 and 20 % of it. Points are the draws of
+# the first repeat.
 
 # %%
 centre, width = truth.mean(axis=0), 4.5 * truth.std(axis=0)

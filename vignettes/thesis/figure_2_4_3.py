@@ -3,9 +3,9 @@
 #
 # $x_i \sim N(\theta_1 + \theta_2^2, \sigma_x^2)$, 800 observations, with
 # $\theta_1, \theta_2 \sim N(0, \sigma_\theta^2)$. The data only tell the sum
-# $\theta_1 + \theta_2^2$, so the posterior is a bent ridge. The thesis does not say what $\sigma_x$
-# and $\sigma_\theta$ are. We take $\sigma_x = 4$ and $\sigma_\theta = 1$, and simulate the data with
-# $\theta = (0, 1)$.
+# $\theta_1 + \theta_2^2$, so the posterior is a bent ridge. The thesis does not say what
+# $\sigma_x$ and $\sigma_\theta$ are. We take $\sigma_x = 4$ and $\sigma_\theta = 1$, and simulate
+# the data with $\theta = (0, 1)$.
 
 # %%
 import divide
@@ -81,8 +81,8 @@ divide.report(found)
 # %% [markdown]
 # ## The picture
 #
-# Contours are of the exact density, and bound 95, 80, 50 and 20 % of it. Points are the draws of the
-# first repeat.
+# Contours are of the exact density, and bound 95, 80, 50 and 20 % of it. Points are the draws of
+# the first repeat.
 
 # %%
 limits = [(-3.6, 1.7), (-2.3, 2.3)]

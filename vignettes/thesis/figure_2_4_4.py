@@ -2,8 +2,8 @@
 # # Figure 2.4.4: Gaussians of many dimensions
 #
 # The mean $\theta$ of Gaussian data with known covariance $\Sigma$, 800 observations, under a flat
-# prior. Divide and conquer cuts them into 20 shards of 40. The thesis does not say what $\Sigma$ is,
-# nor which dimensions it has. We take $\Sigma_{ij} = .5^{|i - j|}$ and 2 to 50 dimensions.
+# prior. Divide and conquer cuts them into 20 shards of 40. The thesis does not say what $\Sigma$
+# is, nor which dimensions it has. We take $\Sigma_{ij} = .5^{|i - j|}$ and 2 to 50 dimensions.
 #
 # The posterior and the subposteriors are Gaussian, so we draw from them exactly.
 
@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import setting
 import tensorflow as tf
-from divide import M, REPEATS, Problem, W
+from divide import REPEATS, M, Problem, W
 from setting import COLOURS, QUICK
 
 N = 60 if QUICK else 800
@@ -53,9 +53,9 @@ def posed(p):
 # ## Two divergences
 #
 # The thesis has the nearest-neighbour estimate. In many dimensions it is biased: neighbours are far
-# away, and it looks at scales that are not those of the error. We tune by it in the thesis's manner,
-# but also show the divergence of a Gaussian with the mean and the covariance of the draws, which has
-# a closed form. Both are shown for exact draws, too: what they have is the error of 2,000 draws.
+# away. We tune by it in the thesis's manner, but also show the divergence of a Gaussian with the
+# mean and the covariance of the draws, which has a closed form. Exact draws are shown beside them:
+# what they have is the error of 2,000 draws.
 
 
 # %%
