@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from sgmcmc import Draws, combine
+from sgmcmc import Draws, combine, load_draws
 
 from . import slow
 from .ztest import assert_mean, assert_rejected
@@ -288,6 +288,19 @@ def test_bad_input(parts, settings, message):
     method = combine.weierstrass if "acceptance" in settings else combine.kde_product
     with pytest.raises((TypeError, ValueError), match=message):
         method(parts, **settings)
+
+
+def test_parts_may_be_on_disk(tmp_path):
+    parts = [nested(np.random.default_rng(i), 20, 3) for i in range(2)]
+    for i, part in enumerate(parts):
+        part.save(tmp_path / str(i))
+    stored = [load_draws(tmp_path / str(i)) for i in range(2)]
+    found, exact = combine.consensus(stored), combine.consensus(parts)
+    np.testing.assert_array_equal(found["layer"]["w"], exact["layer"]["w"])
+    found.save(tmp_path / "both")
+    again = load_draws(tmp_path / "both")
+    np.testing.assert_array_equal(np.asarray(again["layer"]["w"]), exact["layer"]["w"])
+    assert again.settings["shards"] == 2
 
 
 def test_consensus_wants_equally_many_draws():

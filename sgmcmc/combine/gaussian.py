@@ -15,9 +15,9 @@ from .parts import Parts, covariance
 def consensus(parts: Sequence[Any], *, constrain: Mapping[str, Any] | None = None) -> Any:
     """Combine draws of subposteriors by weighted averages: consensus Monte Carlo.
 
-    With the covariance Σ_s of the draws of shard s, draw i is
+    With the covariance C_s of the draws of shard s, draw i is
 
-        θ_i = (Σ_s W_s)⁻¹ Σ_s W_s θ_si,    W_s = Σ_s⁻¹.
+        θ_i = (Σ_s C_s⁻¹)⁻¹ Σ_s C_s⁻¹ θ_si.
 
     This is exact if all subposteriors are Gaussian. It has no settings, works in many dimensions,
     and keeps chains apart, so that R̂ and effective sample sizes of the result mean what they do
@@ -76,9 +76,9 @@ def gaussian_product(
 ) -> Any:
     """Draw from the product of Gaussians that have the means and covariances of the subposteriors.
 
-    With the mean μ_s and the covariance Σ_s of the draws of shard s, draws are independent and from
+    With the mean μ_s and the covariance C_s of the draws of shard s, draws are independent and from
 
-        N(μ, Σ),    Σ = (Σ_s Σ_s⁻¹)⁻¹,    μ = Σ Σ_s Σ_s⁻¹ μ_s.
+        N(μ, C),    C = (Σ_s C_s⁻¹)⁻¹,    μ = C Σ_s C_s⁻¹ μ_s.
 
     By the theorem of Bernstein and von Mises, this is right where every shard has many rows.
 

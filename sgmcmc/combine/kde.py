@@ -35,10 +35,10 @@ def kde_product(
         w = Π_s N(θ_s | θ̄, h²),    N(θ | θ̄, h²/W).
 
     With `semiparametric=True`, the estimates are of the ratios of the subposteriors to Gaussians
-    with their means μ_s and covariances Σ_s. With the product N(μ, Σ) of these, that is
+    with their means μ_s and covariances C_s. With the product N(μ, C) of these, that is
 
-        w N(θ̄ | μ, Σ + h²/W) / Π_s N(θ_s | μ_s, Σ_s),
-        N(θ | V (W θ̄/h² + Σ⁻¹μ), V),    V = (W/h² + Σ⁻¹)⁻¹,
+        w N(θ̄ | μ, C + h²/W) / Π_s N(θ_s | μ_s, C_s),
+        N(θ | V (W θ̄/h² + C⁻¹μ), V),    V = (W/h² + C⁻¹)⁻¹,
 
     which has little bias where subposteriors are nearly Gaussian.
 
@@ -154,12 +154,12 @@ class Kernels:
 
 
 class Tilted(Kernels):
-    """The same for semiparametric estimates, in coordinates where Σ is diagonal."""
+    """The same for semiparametric estimates, in coordinates where C is diagonal."""
 
     def __init__(self, shards: list[np.ndarray], mean: np.ndarray, variances: np.ndarray) -> None:
         super().__init__(shards)
         self.mean, self.variances = mean, variances
-        self.against = []  # −log N(θ_s | μ_s, Σ_s) of each draw, up to a constant
+        self.against = []  # −log N(θ_s | μ_s, C_s) of each draw, up to a constant
         for x in shards:
             centred = x - x.mean(axis=0)
             self.against.append(

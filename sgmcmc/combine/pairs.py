@@ -25,18 +25,18 @@ def weierstrass(
     """Combine draws of subposteriors by the Weierstrass rejection sampler.
 
     Two shards are combined by pairs of draws θ₁, θ₂ that happen to be near each other. With the
-    covariances Σ₁ and Σ₂ of the draws, a pair is kept with probability
+    covariances C₁ and C₂ of the draws, a pair is kept with probability
 
-        exp(−(θ₁ − θ₂)ᵀ (Σ₁ + Σ₂)⁻¹ (θ₁ − θ₂) / 2h²),
+        exp(−(θ₁ − θ₂)ᵀ (C₁ + C₂)⁻¹ (θ₁ − θ₂) / 2h²),
 
-    and gives the draw (Σ₁⁻¹ + Σ₂⁻¹)⁻¹ (Σ₁⁻¹θ₁ + Σ₂⁻¹θ₂). Shards are combined in pairs, then what
+    and gives the draw (C₁⁻¹ + C₂⁻¹)⁻¹ (C₁⁻¹θ₁ + C₂⁻¹θ₂). Shards are combined in pairs, then what
     comes out is, until one is left. Each time the bandwidth h is chosen so that a share
     `acceptance` of the pairs is kept.
 
     The average is exact for Gaussians with any h, as it is independent of θ₁ − θ₂. So an error only
     comes from what is not Gaussian, is of the order h², and takes many dimensions well. With an
     acceptance near 1 this is `consensus`; with a small one, draws of the result share the same
-    draws of the shards. Wang and Dunson add the noise of the kernel, N(0, h²(Σ₁⁻¹ + Σ₂⁻¹)⁻¹). We
+    draws of the shards. Wang and Dunson add the noise of the kernel, N(0, h²(C₁⁻¹ + C₂⁻¹)⁻¹). We
     leave it out, as their R package does.
 
     Wang and Dunson (2013), Parallelizing MCMC via Weierstrass sampler, arXiv:1312.4605.

@@ -141,17 +141,16 @@ def shards_of(value: Any) -> list[Any]:
     for i, shard in enumerate(value):
         if not hasattr(shard, "columns"):
             checks.named(f"shards[{i}]", shard, "arrays, such as {'X': X, 'y': y}, or a DataFrame")
-        kinds.append({name: np.shape(shard[name])[1:] for name in shard})
+        shapes = {name: np.shape(shard[name]) for name in getattr(shard, "columns", shard)}
+        kinds.append({name: shape[1:] for name, shape in shapes.items()})
         if kinds[i] != kinds[0]:
             raise ValueError(
                 f"shards must have arrays with the same names, and rows of the same shapes, but "
                 f"shards[{i}] has {kinds[i]}, and shards[0] {kinds[0]}"
             )
-        lengths = {name: np.shape(shard[name])[:1] for name in shard}
-        if len(set(lengths.values())) > 1 or () in lengths.values():
+        if len({shape[:1] for shape in shapes.values()}) > 1:
             raise ValueError(
-                f"the arrays of shards[{i}] must have equally many rows, not "
-                f"{ {name: n[0] if n else 'none' for name, n in lengths.items()} }"
+                f"the arrays of shards[{i}] must have equally many rows, not shapes {shapes}"
             )
     return list(value)
 

@@ -1,6 +1,5 @@
 """Shared by the figures of section 2.4.2: divide and conquer beside stochastic gradients."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -59,7 +58,6 @@ class Found(NamedTuple):
     draws: Any
     divergences: list
     chosen: str
-    seconds: float  # of all repeats
 
 
 def divergence(draws, truth):
@@ -75,35 +73,34 @@ def compared(problem, divergence=divergence):
     rng = np.random.default_rng(3)
     orders = [rng.permutation(problem.truth) for _ in judged]
     divergences = [divergence(x[:M], x[M:]) for x in orders]
-    found["exact draws"] = Found([x[:M] for x in orders], divergences, "", 0.0)
+    found["exact draws"] = Found([x[:M] for x in orders], divergences, "")
     return found
 
 
-def judge(draws, problem, chosen, seconds, divergence):
-    return Found(draws, [divergence(x, problem.truth) for x in draws], chosen, seconds)
+def judge(draws, problem, chosen, divergence):
+    return Found(draws, [divergence(x, problem.truth) for x in draws], chosen)
 
 
 def combined(problem, name, tuning, judged, divergence):
     """Combine subposterior draws, with the best of the settings to try."""
 
     def run(repeats, settings, seed):
-        began = time.perf_counter()
         parts = [[{"theta": x} for x in repeat] for repeat in repeats]
         draws = [METHODS[name](p, seed=seed + i, **settings)["theta"] for i, p in enumerate(parts)]
-        return judge(draws, problem, "", time.perf_counter() - began, divergence)
+        chosen = ", ".join(f"{k} {v:g}" for k, v in settings.items())
+        return judge(draws, problem, chosen, divergence)
 
     tried = [{k: v} for k, values in COMBINED[name].items() for v in values] or [{}]
     scores = [np.mean(run(tuning, settings, 100).divergences) for settings in tried]
     best = tried[int(np.argmin(scores))]
-    return run(judged, best, 200)._replace(chosen=", ".join(f"{k} {v:g}" for k, v in best.items()))
+    return run(judged, best, 200)
 
 
 def sampled(problem, name, divergence):
     """Run a sampler, a chain for each repeat, with the best of the step sizes to try."""
 
     def run(chains, stepsize, seed):
-        began = time.perf_counter()
-        own = {"L": 3} if name == "sghmc" else {}  # the thesis's
+        own = {"L": 3, "resample_momentum": True} if name == "sghmc" else {}  # as in the thesis
         if name == "sgldcv" and problem.mode is not None:
             own = {"mode": {"theta": problem.mode}}
         try:
@@ -122,28 +119,20 @@ def sampled(problem, name, divergence):
                 **own,
             )["theta"]
         except sgmcmc.ChainDiverged:
-            return Found([], [np.inf], "", 0.0)
-        return judge(list(draws), problem, "", time.perf_counter() - began, divergence)
+            return Found([], [np.inf], "diverged")
+        return judge(list(draws), problem, f"ε = {stepsize:.2g}", divergence)
 
     tried = problem.stepsizes[name][: 1 if QUICK else None]
     scores = [np.mean(run(2, h, 1).divergences) for h in tried]
     best = tried[int(np.argmin(scores))]
-    return run(REPEATS, best, 2)._replace(chosen=f"ε = {best:.2g}")
+    return run(REPEATS, best, 2)
 
 
 def report(found):
     """Print a table of all methods."""
     setting.table(
-        ["method", "setting", "KL from the truth", "seconds a repeat"],
-        [
-            [
-                name,
-                each.chosen,
-                setting.spread(each.divergences),
-                f"{each.seconds / len(each.divergences):.2f}" if each.seconds else "",
-            ]
-            for name, each in found.items()
-        ],
+        ["method", "setting", "KL from the truth"],
+        [[name, each.chosen, setting.spread(each.divergences)] for name, each in found.items()],
     )
 
 

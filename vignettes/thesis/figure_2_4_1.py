@@ -75,7 +75,7 @@ problem = Problem(
     shards=lambda repeats, seed: nuts(np.array(np.split(X, W)), repeats, 5 * M, seed, thin=5),
     stepsizes={
         "sgld": np.array([0.003, 0.01, 0.03, 0.1, 0.3]) / N,
-        "sghmc": np.array([3e-5, 1e-4, 3e-4, 1e-3, 3e-3]) / N,
+        "sghmc": np.array([1e-3, 3e-3, 0.01, 0.03, 0.1]) / N,
         "sgldcv": np.array([0.03, 0.1, 0.3, 1]) / N,
     },
 )

@@ -83,8 +83,8 @@ problem = Problem(
     truth=truth,
     shards=lambda repeats, seed: nuts(np.array(np.split(X, W)), repeats, M, adapt, seed),
     stepsizes={
-        "sgld": np.array([0.1, 0.3, 1, 3]) / N,
-        "sghmc": np.array([1e-4, 3e-4, 1e-3, 1e-2]) / N,
+        "sgld": np.array([0.03, 0.1, 0.3, 1, 3]) / N,
+        "sghmc": np.array([1e-3, 3e-3, 0.01, 0.03, 0.1]) / N,
         "sgldcv": np.array([0.3, 1, 3, 10]) / N,
     },
 )

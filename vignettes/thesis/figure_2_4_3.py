@@ -70,7 +70,7 @@ problem = Problem(
     shards=lambda repeats, seed: nuts(np.array(np.split(x, W)), repeats, 5 * M, seed, thin=5),
     stepsizes={
         "sgld": (0.0005, 0.001, 0.002, 0.004, 0.008),
-        "sghmc": (1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3),
+        "sghmc": (1e-5, 3e-5, 1e-4, 3e-4, 1e-3),
         "sgldcv": (0.0005, 0.001, 0.002, 0.004, 0.008),
     },
     mode=np.array([0.5, np.sqrt(max(0, x.mean() - 0.5))]),
