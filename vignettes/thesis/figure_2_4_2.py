@@ -3,7 +3,7 @@
 #
 # $x_i \sim \frac12 N(\theta_1, \Sigma) + \frac12 N(\theta_2, \Sigma)$, 10,000 points in the plane,
 # with $\theta_1, \theta_2 \sim N(0, 10 I)$. The thesis does not say what $\Sigma$ is, or where the
-# components are. We take $\Sigma = I$, and components at $(0, 0)$ and $(.25, .25)$. The posterior
+# components are. We take $\Sigma = I$, and components at $(0, 0)$ and $(.35, .35)$. The posterior
 # then has two modes that are not quite apart: $\theta_1$ and $\theta_2$ may be exchanged. The
 # subposteriors of 500 points each are broad humps around $\theta_1 = \theta_2$.
 
@@ -21,7 +21,7 @@ N = 60 if QUICK else 10_000
 
 def data():
     rng = np.random.default_rng(1)
-    return rng.standard_normal((N, 2)) + 0.25 * rng.integers(0, 2, (N, 1))
+    return rng.standard_normal((N, 2)) + 0.35 * rng.integers(0, 2, (N, 1))
 
 
 # %% [markdown]
@@ -62,7 +62,7 @@ def nuts(shards, chains, n_iters, n_adapt, seed):
         lambda theta: (
             tf.reduce_sum(log_p(theta, X), axis=-1) - power * tf.reduce_sum(theta**2, -1) / 20
         ),
-        starts=np.random.default_rng(seed).normal(0.125, 0.2, (chains, len(shards), 4)),
+        starts=np.random.default_rng(seed).normal(0.175, 0.2, (chains, len(shards), 4)),
         n_iters=n_iters,
         n_adapt=n_adapt,
         step_size=0.02,
@@ -79,7 +79,7 @@ problem = Problem(
     log_lik=log_lik,
     log_prior=log_prior,
     dataset={"X": X},
-    start=np.array([0.1, 0.1, 0.15, 0.15]),
+    start=np.array([0.1, 0.1, 0.25, 0.25]),
     truth=truth,
     shards=lambda repeats, seed: nuts(np.array(np.split(X, W)), repeats, M, adapt, seed),
     stepsizes={
@@ -98,7 +98,7 @@ divide.report(found)
 # 95, 80, 50 and 20 % of them. Points are the draws of the first repeat.
 
 # %%
-limits = [(-0.35, 0.6)] * 2
+limits = [(-0.2, 0.55)] * 2
 grid = np.stack(np.meshgrid(*(np.linspace(*each, 80) for each in limits), indexing="ij"), -1)
 density = gaussian_kde(truth[:, [0, 2]].T)(grid.reshape(-1, 2).T).reshape(80, 80)
 
