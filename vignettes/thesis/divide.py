@@ -174,10 +174,10 @@ def boxes(axis, found):
     for patch, name in zip(drawn["boxes"], names):
         patch.set(facecolor=COLOURS[name], alpha=0.7)
     axis.set_yticks(range(1, len(names) + 1), names)
-    most = max(max(each.divergences) for each in found.values())
+    divergences = np.concatenate([each.divergences for each in found.values()])
     axis.set_xscale("symlog", linthresh=0.1)
     axis.set_xticks([0, 0.05, 0.1, 0.3, 1, 3, 10], ["0", "0.05", "0.1", "0.3", "1", "3", "10"])
-    axis.set_xlim(-0.05, 1.3 * max(0.1, most))
+    axis.set_xlim(min(-0.05, 1.3 * divergences.min()), 1.3 * max(0.1, divergences.max()))
     axis.set_xlabel(f"Kullback-Leibler divergence from the truth, {REPEATS} repeats")
 
 
