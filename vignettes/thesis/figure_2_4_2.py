@@ -51,8 +51,8 @@ def log_prior(params):
 #
 # Both are drawn by NUTS. It crosses between the modes now and then. As exchanging $\theta_1$ and
 # $\theta_2$ changes nothing, we take each draw of the truth both ways, which makes it exactly
-# symmetric. Neighbouring draws of the truth are dependent, which makes all divergences here a little
-# too small.
+# symmetric. Neighbouring draws of the truth are dependent, which makes all divergences here a
+# little too small.
 
 
 # %%
