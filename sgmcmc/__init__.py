@@ -5,6 +5,7 @@ __version__ = "0.1.0"  # setup.cfg reads it from here
 from . import notices as notices  # first: it imports TensorFlow
 
 # isort: split
+from . import combine as combine
 from . import moments as moments
 from . import random as random
 from . import stein as stein
@@ -74,6 +75,7 @@ from .models.documents import tf_idf
 from .models.lda import TopicModel, fit_lda
 from .models.sam import fit_sam
 from .models.spherical_topics import SphericalTopicModel
+from .nearest import kl_divergence
 from .prediction import Prediction
 from .progress import Report
 from .race import tune
@@ -147,6 +149,7 @@ __all__ = [
     "gmc_setup",
     "gsgnht",
     "gsgnht_setup",
+    "kl_divergence",
     "list_datasets",
     "load_draws",
     "mixed",

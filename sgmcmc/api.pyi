@@ -45,6 +45,7 @@ def sgld(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -106,6 +107,7 @@ def sghmc(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sghmc_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -169,6 +171,7 @@ def sgnht(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgnht_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -233,6 +236,7 @@ def sgldcv(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgldcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -302,6 +306,7 @@ def sghmccv(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sghmccv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -373,6 +378,7 @@ def sgnhtcv(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgnhtcv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -439,6 +445,7 @@ def psgld(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def psgld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -498,6 +505,7 @@ def sgbarker(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgbarker_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -555,6 +563,7 @@ def baoab(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def baoab_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -615,6 +624,7 @@ def sggmc(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sggmc_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -678,6 +688,7 @@ def gsgnht(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def gsgnht_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -732,6 +743,7 @@ def gmc(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def gmc_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -779,6 +791,7 @@ def scir(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def scir_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -832,6 +845,7 @@ def scircv(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def scircv_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -885,6 +899,7 @@ def sgrld(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sgrld_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -938,6 +953,7 @@ def mixed(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def mixed_setup(
     log_lik: Callable[[dict, dict], Any] | None,
@@ -995,6 +1011,7 @@ def sample(
     out: str | Path | None = None,
     resume: bool = False,
     flush: float = 30.0,
+    client: Any = None,
 ) -> Draws: ...
 def sample_setup(
     dynamics: Dynamics,

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 # The purposes of streams
-ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS, TUNING, ORDER, TURNS, LEVERAGE, VISITS = (
-    range(12)
-)
+ROWS, NOISE, AT_START, SUBSET, RENEWAL, UNIFORMS, KEYS, TUNING = range(8)
+ORDER, TURNS, LEVERAGE, VISITS, SHARDS, COMBINATION = range(8, 14)
 
 
 def stream(seed: int, purpose: int, chunk: int = 0, chain: int = 0) -> np.random.Generator:

@@ -103,6 +103,14 @@ GROUPS = {
         "random.normals",
         "random.gammas",
     ],
+    "Divide and conquer": [
+        "combine.subposteriors",
+        "combine.consensus",
+        "combine.gaussian_product",
+        "combine.kde_product",
+        "combine.weierstrass",
+    ],
+    "How far draws are from others": ["kl_divergence"],
     "Stein discrepancy": ["stein.ksd", "stein.thin"],
     "Exact moments": [
         "moments.cir_moments",
