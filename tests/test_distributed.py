@@ -323,6 +323,43 @@ class TestShards:
         assert draws.settings["round_iterations"] <= 100
         np.testing.assert_allclose(draws["b"].mean(axis=0), [1, 1], atol=0.02)
 
+    def test_partitions_of_dask(self, client):
+        """Each is a shard: the draws are those of the same rows as a list of dicts."""
+        array, frame = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+        pandas = pytest.importorskip("pandas")
+        data = np.random.default_rng(0).normal(size=(600, 3))
+        x, y = data[:, :2], data[:, 2]
+        table = pandas.DataFrame({"u": x[:, 0], "v": x[:, 1], "y": y})
+
+        def log_lik(params, data):
+            return -tf.reduce_sum((data["y"] - tf.linalg.matvec(data["x"], params["b"])) ** 2) / 2
+
+        given = {"minibatch_size": 20, "n_iters": 200, "seed": 1, "verbose": False}
+        found = [
+            sgmcmc.sgldcv(log_lik, shards, {"b": np.zeros(2)}, 1e-3, **given, client=client)
+            for shards in (
+                sgmcmc.Shards([{"x": a, "y": b} for a, b in zip(np.split(x, 3), np.split(y, 3))]),
+                sgmcmc.Shards({"x": array.from_array(x, (200, 1)), "y": array.from_array(y, 200)}),
+                sgmcmc.Shards(frame.from_pandas(table, npartitions=3), x=["u", "v"], y="y"),
+            )
+        ]
+        for each in found[1:]:
+            assert_same(each, found[0])
+
+    @pytest.mark.parametrize("kind", [list, sgmcmc.Shards])
+    def test_subposteriors(self, client, kind, seed):
+        """Of shards on a cluster: the draws of one machine, byte for byte."""
+        parts = [{"x": rows_of(s, seed, True)} for s in range(3)]
+        given = {"params": {"a": np.zeros(D)}, "stepsize": 1e-4, "minibatch_size": 20, "seed": seed}
+        given |= {"n_iters": 200, "n_chains": 2, "verbose": False, "log_prior": None}
+        there = sgmcmc.combine.subposteriors(
+            sgmcmc.sgldcv, squares, kind(parts), **given, client=client
+        )
+        here = sgmcmc.combine.subposteriors(sgmcmc.sgldcv, squares, parts, **given)
+        for a, b in zip(there, here):
+            assert_same(a, b)
+            assert a.settings["subposterior"] == b.settings["subposterior"]
+
     def test_resumed(self, client, tmp_path, seed):
         """A store goes on to the same draws, with rounds that are cut anew by none of this."""
         shards, _ = shards_of(3, seed, False, round_iterations=250)

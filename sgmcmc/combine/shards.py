@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..distributed.chains import see_pickled
+from ..distributed.cluster import LOCAL, connected
+from ..distributed.shards import Sharded, Shards
 from ..draws import Draws
 from ..race import row_of
+from ..source import Source
 from ..spaces import Chart
 from ..spaces.constrained import spaces
 from ..streams import SHARDS, stream
@@ -28,14 +32,15 @@ UNTEMPERED = ("scir", "scircv", "sgrld", "mixed")  # priors that are not in log_
 def subposteriors(
     sampler: Callable[..., Draws],
     log_lik: Callable[[dict, dict], Any],
-    shards: Sequence[Mapping[str, Any] | Any],
+    shards: Sequence[Mapping[str, Any] | Any] | Shards,
     params: Mapping[str, Any],
     *,
     log_prior: Callable[[dict], Any] | None = None,
     seed: int | None = None,
+    client: Any = None,
     **arguments: Any,
 ) -> list[Draws]:
-    """Sample the subposterior of each shard of the data, one after the other.
+    """Sample the subposterior of each shard of the data, one after the other or on a cluster.
 
     The subposterior of one of W shards is proportional to the likelihood of its rows times the
     prior to the power 1/W. The product of all is the posterior, and `consensus` and others make
@@ -51,8 +56,9 @@ def subposteriors(
         A sampler of this package with a `log_prior`, such as `sgmcmc.sgldcv`.
     log_lik : function of (params, data)
         The log likelihood, as for the sampler.
-    shards : list of dicts of arrays, or list of DataFrames
-        The rows of each shard, with the same names.
+    shards : list of dicts of arrays, list of DataFrames, or Shards
+        The rows of each shard, with the same names. `Shards` are loaded by the workers of a
+        cluster.
     params : dict of arrays
         Starting values on all shards.
     log_prior : function of params, optional
@@ -61,6 +67,9 @@ def subposteriors(
     seed : int, optional
         Fixes the draws of all shards. Each has a seed of its own, which depends on this one and on
         the number of the shard.
+    client : dask.distributed.Client or str, optional
+        Sample the shards on the workers of this cluster, as with `client` of the sampler. The draws
+        are the same.
     arguments : keyword arguments
         Other arguments of the sampler, for all shards, such as `n_iters`.
 
@@ -98,34 +107,61 @@ def subposteriors(
     for name, instead in NOT_HERE.items():
         if name in arguments:
             raise TypeError(f"subposteriors() has no argument {name!r}: {instead}")
-    shards, seed = shards_of(shards), checks.seed(seed)
+    seed, loaded = checks.seed(seed), shards if isinstance(shards, Shards) else None
+    parts = shards_of(shards) if loaded is None else loaded.parts
     if log_prior is not None:
         checks.function("log_prior", log_prior, "of params")
     constrain = arguments.get("constrain")
     start = checks.params(params, checks.dtype(arguments.get("dtype", "float32")))
     chart = Chart(spaces(constrain, start))
     if log_prior is not None or chart.has_jacobian:
-        log_prior = partial(tempered, log_prior, chart, 1 / len(shards))
+        log_prior = partial(tempered, log_prior, chart, 1 / len(parts))
     given = {**arguments, "log_lik": log_lik, "params": params, "log_prior": log_prior}
-    mark = {"of": len(shards), "constrain": sorted(constrain or {})}
-    return [
-        subposterior(sampler, given, shard, seed, {"shard": s, **mark})
-        for s, shard in enumerate(shards)
-    ]
+    mark = {"of": len(parts), "constrain": sorted(constrain or {})}
+    marks = [{"shard": s, **mark} for s in range(len(parts))]
+    if client is None and loaded is None:
+        return [subposterior(sampler, given, *each, seed) for each in zip(parts, marks)]
+    given = {**given, "verbose": False}
+    for name, value in given.items():
+        see_pickled(name, value)
+    with connected(client or LOCAL) as workers:
+        if loaded is not None:
+            data = Sharded(loaded, workers, checks.dtype(arguments.get("dtype", "float32")))
+            futures = [
+                data.call(of_loaded, s, sampler, given, mark, seed) for s, mark in enumerate(marks)
+            ]
+        else:
+            futures = [
+                workers.submit(subposterior, sampler, given, *each, seed, pure=False)
+                for each in zip(parts, marks)
+            ]
+        return workers.gather(futures)
 
 
 def subposterior(
     sampler: Callable[..., Draws],
     given: dict[str, Any],
     shard: Any,
-    seed: int,
     mark: dict[str, Any],
+    seed: int,
 ) -> Draws:
     """Sample one shard. This depends on its arguments alone, and may be done by any process."""
     own = int(stream(seed, SHARDS, mark["shard"]).integers(2**64, dtype=np.uint64))
     draws = sampler(dataset=shard, seed=own, **given)
     draws.settings["subposterior"] = mark
     return draws
+
+
+def of_loaded(
+    source: Source,
+    sampler: Callable[..., Draws],
+    given: dict[str, Any],
+    mark: dict[str, Any],
+    seed: int,
+) -> Draws:
+    """Sample a shard that a worker has loaded."""
+    source.stands_for = None  # it is the whole data of its subposterior
+    return subposterior(sampler, given, source, mark, seed)
 
 
 def shards_of(value: Any) -> list[Any]:

@@ -68,7 +68,9 @@ class Spread:
         groups = np.array_split(np.arange(chains), min(most, threads(self.client)))
         return [[int(c) for c in group] for group in groups]
 
-    def run(self, plan: Plan, sampler: Sampler, end: int, origin: int, *hand_out: Any) -> None:
+    def run(
+        self, plan: Plan, sampler: Sampler, end: int, origin: int, collectors: Any, progress: Any
+    ) -> None:
         """Advance the chains of a sampler up to iteration `end`."""
         recipe = self.recipe(plan, sampler, origin)
         sent = self.client.scatter(recipe, broadcast=True, hash=False)
@@ -80,7 +82,8 @@ class Spread:
             return self.client.submit(advance, sent, chains, state, until, pure=False)
 
         ends = Ends(sampler.state.iteration, end)
-        Rounds(sampler, self.groups(plan, sampler), submit, ends).run(*hand_out, origin)
+        rounds = Rounds(sampler, self.groups(plan, sampler), submit, ends)
+        rounds.run(collectors, progress, origin)
 
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
         """Return what takes the place of `Sampler.run`."""

@@ -119,7 +119,9 @@ class Visits(Spread):
             sampler.settings["round_iterations"] = each
         return super().instead_of(plan, sampler)
 
-    def run(self, plan: Plan, sampler: Sampler, end: int, origin: int, *hand_out: Any) -> None:
+    def run(
+        self, plan: Plan, sampler: Sampler, end: int, origin: int, collectors: Any, progress: Any
+    ) -> None:
         recipe = self.recipe(plan, sampler, origin)
         each = sampler.settings["round_iterations"]
         ends = EvenEnds(sampler.state.iteration, end, each)
@@ -131,7 +133,7 @@ class Visits(Spread):
             return self.data.call(visit, where, recipe, chains, state, until, where)
 
         groups = [[c] for c in range(sampler.engine.chains)]
-        Rounds(sampler, groups, submit, ends).run(*hand_out, origin)
+        Rounds(sampler, groups, submit, ends).run(collectors, progress, origin)
 
     def round_iterations(self, recipe: Recipe, plan: Plan, sampler: Sampler) -> int:
         """Return how many iterations a round has: as given, or as a worker has time for.
@@ -152,7 +154,13 @@ class Visits(Spread):
 
     def check_forgetting(self, recipe: Recipe, sampler: Sampler, each: int) -> None:
         """See that rounds are short against the time in which a plain chain forgets."""
-        of_run = {"n_iters": PILOT, "burn_in": 0, "thin": 1, "track": None, "keep": None}
+        of_run: dict[str, Any] = {
+            "n_iters": PILOT,
+            "burn_in": 0,
+            "thin": 1,
+            "track": None,
+            "keep": None,
+        }
         of_run |= {"keep_gradients": False, "out": None, "resume": False, "flush": 30.0}
         pilot = replace(recipe, of_run={**of_run, "verbose": False}, token=recipe.token + "-pilot")
         drawn = self.tried(pilot, sampler, PILOT).draws["params"]

@@ -16,6 +16,7 @@ from .. import checks
 from ..columns import parquet
 from ..sampler import State
 from ..source import Source
+from .partitions import is_of_dask, partitions
 from .worker import Recipe, Round, advance, plan_of
 
 HDF5 = ".h5", ".hdf5"
@@ -49,7 +50,8 @@ class Shards:
         One entry for each shard. A path or URL of a Parquet file, or of a folder of such files,
         that workers can read; a dict of arrays or paths by name: of `.npy` files, of Zarr arrays,
         or of HDF5 data sets as in "rows.h5/X"; or a function without arguments that returns such a
-        dict, which a worker calls.
+        dict, which a worker calls. In place of the list, a data frame of Dask, or a dict of its
+        arrays, each partition of which is a shard.
     round_seconds : float
         About how long a round is, if `round_iterations` is not given. It is measured once how many
         iterations that is, and a run has at least 20 rounds; `settings["round_iterations"]` has the
@@ -57,7 +59,7 @@ class Shards:
     round_iterations : int, optional
         The number of iterations of a round.
     **columns : str or list of str
-        For Parquet: which columns make an array, as in `parquet`.
+        For Parquet and data frames: which columns make an array, as in `parquet`.
 
     Examples
     --------
@@ -70,17 +72,20 @@ class Shards:
 
     def __init__(
         self,
-        parts: Iterable[Part],
+        parts: Iterable[Part] | Any,
         /,
         *,
         round_seconds: float = 2.0,
         round_iterations: int | None = None,
         **columns: str | Sequence[str],
     ) -> None:
+        if is_of_dask(parts):
+            parts, columns = partitions(parts, columns), {}
         self.parts = list(parts) if not isinstance(parts, (str, Path, Mapping)) else []
         if not self.parts:
             raise ValueError(
-                "parts must be a list with an entry for each shard, such as paths of Parquet files"
+                "parts must be a list with an entry for each shard, such as paths of Parquet "
+                "files, or a data frame or a dict of arrays of Dask"
             )
         for i, part in enumerate(self.parts):
             if not (isinstance(part, (Mapping, str, Path)) or callable(part)):

@@ -37,8 +37,8 @@ class Recipe:
     token: str
     name: str
     arguments: Mapping[str, Any]
-    start: Mapping[str, Any] | None = None
-    settings: Mapping[str, Any] | None = None
+    start: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
     of_run: Mapping[str, Any] | None = None
     origin: int = 0
 
@@ -101,10 +101,9 @@ def advance(
         sampler.place(tree.map(as_tensor, state))
         gathered, error, clock = Gathered(), None, time.perf_counter()
         try:
-            sampler.run(
-                *(until - recipe.origin - wish.burn_in, [gathered], wish.keep, wish.burn_in),
-                *(wish.thin, wish.track, None, recipe.origin, wish.keep_gradients),
-            )
+            count = until - recipe.origin - wish.burn_in
+            span = wish.burn_in, wish.thin, wish.track, None, recipe.origin
+            sampler.run(count, [gathered], wish.keep, *span, wish.keep_gradients)
         except ChainDiverged as stop:
             stop.chains = tuple(chains[c] for c in stop.chains)
             error = stop
