@@ -97,6 +97,19 @@ class TestChains:
         given |= {"counts": counts, "refresh_every": 200}
         assert_same(sgmcmc.scircv(**given, client=client), sgmcmc.scircv(**given))
 
+    def test_files_are_opened_by_workers(self, client, tmp_path):
+        """Memory maps are not sent; what has an open file cannot be."""
+        h5py = pytest.importorskip("h5py")
+        np.save(tmp_path / "X.npy", DATA["X"])
+        data = {"X": np.load(tmp_path / "X.npy", mmap_mode="r"), "y": DATA["y"]}
+        given = {**GIVEN, "dataset": data, "stepsize": 1e-4}
+        assert_same(sgmcmc.sgld(**given, client=client), sgmcmc.sgld(**given))
+        with h5py.File(tmp_path / "rows.h5", "w") as file:
+            file["X"] = DATA["X"]
+            given["dataset"] = {"X": file["X"], "y": DATA["y"]}
+            with pytest.raises(ValueError, match=r"dataset\['X'\] must be something that can"):
+                sgmcmc.sgld(**given, client=client)
+
     def test_a_worker_is_killed(self, client):
         """In mid-round: another one makes the round again."""
         killed = []

@@ -10,12 +10,13 @@ import numpy as np
 
 from .. import checks, tree
 from ..estimators.counts import Counted
+from ..outside import Outside
 from ..plan import Plan
 from ..sampler import Sampler, State
 from ..store.writing import start_of
 from .cluster import threads
 from .rounds import Ends, Rounds
-from .worker import Recipe, advance, as_array
+from .worker import File, Recipe, advance, as_array
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
 
@@ -45,15 +46,18 @@ class Spread:
                 "client must be None for a stream, which workers cannot go through: pass arrays, "
                 "or Shards"
             )
+        for name, x in plan.source.arrays.items():
+            if isinstance(x, Outside):
+                see_pickled(f"dataset[{name!r}]", x)
         for name, value in {**self.arguments, **self.of_run}.items():
-            if name != "verbose":
+            if name not in ("verbose", "dataset"):
                 see_pickled(name, value)
 
     def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
         """What workers need to go on with a sampler."""
         own = {
             **self.arguments,
-            "dataset": plan.source.given,
+            "dataset": {k: File.of(x) for k, x in plan.source.arrays.items()},
             "minibatch_size": sampler.settings["minibatch_size"],
             **{"seed": plan.seed, "n_chains": None, "starts": None, "verbose": False},
         }
@@ -115,5 +119,6 @@ def see_pickled(name: str, value: Any) -> None:
     except Exception as error:
         raise ValueError(
             f"{name} must be something that can be sent to workers, but pickling it fails: "
-            f"{checks.summary(error)}. Make what cannot be sent inside the function that needs it"
+            f"{checks.summary(error)}. Let functions make themselves what cannot be sent; for "
+            "data in files, pass Shards of their paths"
         ) from error

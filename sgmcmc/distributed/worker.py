@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from collections import OrderedDict
@@ -41,6 +42,28 @@ class Recipe:
     settings: dict[str, Any] | None = None
     of_run: Mapping[str, Any] | None = None
     origin: int = 0
+
+
+class File(NamedTuple):
+    """A memory map, which each worker opens for itself."""
+
+    filename: str
+    dtype: Any
+    shape: tuple[int, ...]
+    offset: int
+
+    @classmethod
+    def of(cls, x: Any) -> Any:
+        """Return the file in place of a memory map of the whole of one, and all else as it is."""
+        if not (
+            isinstance(x, np.memmap) and isinstance(x.base, mmap.mmap) and x.flags.c_contiguous
+        ):
+            return x
+        return cls(str(x.filename), x.dtype, x.shape, x.offset)
+
+    def open(self) -> np.memmap:
+        """Open the file."""
+        return np.memmap(self.filename, self.dtype, "r", self.offset, self.shape)
 
 
 class Made(NamedTuple):
@@ -132,8 +155,11 @@ def plan_of(recipe: Recipe, source: Source | None, **more: Any) -> Plan:
     """Return the plan of a sampler, for all data or for a shard."""
     from ..describe import ROWS
 
-    of = {} if source is None else {"dataset": source}
-    return ROWS[recipe.name].plan({**recipe.arguments, **of, **more, "verbose": False})
+    data: Any = source
+    if source is None:
+        arrays = recipe.arguments["dataset"]
+        data = {k: x.open() if isinstance(x, File) else x for k, x in arrays.items()}
+    return ROWS[recipe.name].plan({**recipe.arguments, **more, "dataset": data, "verbose": False})
 
 
 def given_back(key: tuple, made: Made) -> None:
