@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import tree
+from sgmcmc.store.files import RECORD
 
 from .ztest import assert_mean, assert_rejected
 
@@ -150,7 +151,7 @@ class TestChains:
         process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
         try:
             limit = time.monotonic() + 120
-            while not list(out.glob("state-*.npz")) and time.monotonic() < limit:
+            while not (out / RECORD).exists() and time.monotonic() < limit:
                 time.sleep(0.1)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -251,6 +252,32 @@ class TestShards:
         variance = 1 / (len(x) * (1 - 0.2 / 4))
         assert_mean(square.mean(axis=(0, 1)), variance)
         assert_rejected(square.mean(axis=(0, 1)), count * variance)
+
+    @pytest.mark.parametrize("corrected", [True, False])
+    def test_shards_of_different_curvature(self, client, corrected, seed, monkeypatch):
+        """Rows with weights of 1 or 3, by shard: with the correction, the drift is that of all."""
+        if not corrected:
+            monkeypatch.setattr(sgmcmc.distributed.tilted, "MOST", 0)
+        d, rng = 260, np.random.default_rng(seed)
+        whole = [{"x": rng.normal(size=(300, d)), "w": np.full(300, w)} for w in (1.0, 3.0)]
+        shards = sgmcmc.Shards(whole, round_iterations=100)
+
+        def log_lik(params, data):
+            return -tf.reduce_sum(data["w"][:, None] * (data["x"] - params["a"]) ** 2) / 2
+
+        H = sum(part["w"].sum() for part in whole)
+        mode = sum((part["w"][:, None] * part["x"]).sum(axis=0) for part in whole) / H
+        draws = sgmcmc.sgldcv(
+            log_lik,
+            shards,
+            {"a": np.zeros(d)},
+            0.2 / H,
+            **{"minibatch_size": 20, "n_chains": 4, "n_iters": 8000, "burn_in": 500, "thin": 40},
+            **{"seed": seed, "verbose": False, "client": client},
+        )
+        square = ((draws["a"] - mode) ** 2).mean(axis=(0, 1))
+        variance = 1 / (H * (1 - 0.2 / 4))
+        assert_mean(square, variance, 0.05) if corrected else assert_rejected(square, variance)
 
     @pytest.mark.parametrize("each", [5, 400])
     def test_plain_chains_are_as_the_visits_say(self, client, each, seed, monkeypatch):

@@ -96,7 +96,7 @@ GROUPS = {
     "Draws on disk": ["load_draws", "Draws.save", "StoredArray"],
     "Trust": ["diagnose", "Diagnosis", "Diagnosis.plot", "TrustWarning"],
     "Step sizes": ["tune", "Race", "decay", "cyclical"],
-    "Data outside memory": ["parquet", "stream", "Stream"],
+    "Data outside memory": ["parquet", "stream", "Stream", "Shards"],
     "Data sets": ["get_dataset", "list_datasets"],
     "Random numbers in functions of a key": [
         "random.uniforms",

@@ -20,6 +20,7 @@ from ..streams import VISITS, stream
 from .chains import Spread, see_pickled
 from .rounds import Ends, Rounds
 from .shards import Sharded, Shards, of_model, visit
+from .tilted import tilts
 from .worker import Recipe, Round, as_array
 
 TIMED = 300  # iterations by which it is found how long a round is
@@ -75,6 +76,7 @@ class Visits(Spread):
         del own["dataset"]
         self.source = ShardedSource(self.data, Recipe(self.token, name, own))
         self.arguments = {**arguments, "dataset": self.source}
+        self.tilts: list[Any] = [None] * len(self.data.rows)
 
     def prepare(self, plan: Plan) -> None:
         estimator, n = plan.estimator, plan.n
@@ -117,6 +119,8 @@ class Visits(Spread):
             recipe = self.recipe(plan, sampler, 0)
             each = self.round_iterations(recipe, plan, sampler)
             sampler.settings["round_iterations"] = each
+        if type(plan.estimator) is not Gradient:
+            self.tilts = tilts(self.source, plan.model, sampler, self.data.rows)
         return super().instead_of(plan, sampler)
 
     def run(
@@ -130,7 +134,8 @@ class Visits(Spread):
         def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
             rng = stream(plan.seed, VISITS, int(state.iteration) // each, chains[0])
             where = int(np.searchsorted(share, rng.random(), side="right"))
-            return self.data.call(visit, where, recipe, chains, state, until, where)
+            arguments = recipe, chains, state, until, where, self.tilts[where]
+            return self.data.call(visit, where, *arguments)
 
         groups = [[c] for c in range(sampler.engine.chains)]
         Rounds(sampler, groups, submit, ends).run(collectors, progress, origin)
@@ -181,7 +186,7 @@ class Visits(Spread):
         state = tree.map(as_array, some_chains(sampler.state, [0]))
         recipe = replace(recipe, origin=int(state.iteration))
         until = int(state.iteration) + count
-        found = self.data.call(visit, 0, recipe, [0], state, until, 0).result()
+        found = self.data.call(visit, 0, recipe, [0], state, until, 0, None).result()
         if found.error is not None:
             raise found.error
         return found

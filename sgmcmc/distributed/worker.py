@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from .. import tree
 from ..divergence import ChainDiverged
+from ..estimators import Estimator
 from ..plan import Plan
 from ..running import Wish, wish
 from ..sampler import Sampler, State
@@ -111,13 +112,15 @@ def advance(
     until: int,
     source: Source | None = None,
     number: int = 0,
+    estimator: Estimator | None = None,
 ) -> Round:
     """Make a round of these chains, which follow one another and stand in this state.
 
-    If the data are in shards, `source` is the one with this number.
+    If the data are in shards, `source` is the one with this number, and `estimator` may take the
+    place of that of the plan.
     """
-    key = recipe.token, len(chains), number
-    made = taken(key, recipe, state, source)
+    key = recipe.token, len(chains), number, estimator is not None
+    made = taken(key, recipe, state, source, estimator)
     sampler, wish = made
     try:
         sampler.feeder.serve(chains[0])
@@ -136,16 +139,20 @@ def advance(
         given_back(key, made)
 
 
-def taken(key: tuple, recipe: Recipe, state: State, source: Source | None) -> Made:
+def taken(
+    key: tuple, recipe: Recipe, state: State, source: Source | None, estimator: Estimator | None
+) -> Made:
     """Take a sampler of so many chains that is idle, or make one."""
     with lock:
         if ready := idle.get(key):
             return ready.pop()
-    _, count, number = key
+    _, count, number, _ = key
     many = {} if recipe.settings["n_chains"] is None else {"n_chains": count}
     plan = plan_of(recipe, source, **many)
     if source is not None:
         plan = plan._replace(seed=plan.seed + (number + 2) * 2**64)
+    if estimator is not None:
+        plan = plan._replace(estimator=estimator)
     start, state = tree.map(as_tensor, (recipe.start, state))
     sampler = standing_at(plan, start, recipe.settings, state)
     return Made(sampler, wish(plan.params, **recipe.of_run))
@@ -179,4 +186,4 @@ def as_array(x: Any) -> Any:
 
 def as_tensor(x: Any) -> Any:
     """Return an array as a tensor, and all else as it is."""
-    return tf.constant(x) if isinstance(x, np.ndarray) else x
+    return tf.constant(x) if isinstance(x, (np.ndarray, np.generic)) else x
