@@ -20,7 +20,6 @@ ANNOUNCED = 64 << 20  # bytes of a table, from which on its size is said
 REFRESHED = 100_000  # iterations after which the sum of the table is added up anew
 LARGEST = 0.8  # of the memory that is free
 PIECE = 16 << 20  # bytes of gradients of single rows, at a time
-SUMMED = 1 << 20  # bytes of rows whose gradients are added up at a time
 
 
 class Table(NamedTuple):
@@ -137,7 +136,7 @@ class SAGA(Estimator):
         of = self.rows_of(model)
         point, start = of.point(x), 0
         total = [np.zeros(a.shape) for a in tree.leaves(point)]
-        for rows in data.source.pieces(SUMMED):
+        for rows in data.source.pieces():
             stop = start + len(next(iter(rows.values())))
             part = tree.map(lambda t, a=start, b=stop: t[:, a:b], table)
             shared = tree.map(lambda a: a[None], rows)
