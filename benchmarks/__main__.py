@@ -1,4 +1,4 @@
-"""`python -m benchmarks peers|scaling|memory|first-call|simplex|bias|manifold [--quick]`."""
+"""`python -m benchmarks peers [--quick]`, or another of `NAMES`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .problems import PROBLEMS
 from .race import ROOT, machine, say
 
 RESULTS = ROOT / "benchmarks" / "results"
-NAMES = ("peers", "scaling", "memory", "first-call", "simplex", "bias", "manifold")
+NAMES = ("peers", "scaling", "memory", "first-call", "simplex", "bias", "manifold", "variance")
 
 
 def main() -> None:

@@ -293,6 +293,34 @@ def manifold(result: dict) -> str:
     return f"{where(result)}\n\n{grid(['', '', 'µs a step', '÷ sghmc'], rows)}"
 
 
+def variance(result: dict) -> str:
+    """µs a step with the ratios of the targets, and iterations for an effective draw."""
+    steps = result["step"]
+    by, hmc = "control variates", "sghmc, noise_estimate"
+    wanted: list[tuple[str, str, float | None]] = [
+        ("SVRG", by, 1.3),
+        ("SAGA", "sgld", 2),
+        (hmc, "sghmc, reshuffled minibatches", 3),
+        (hmc, "sghmc, independent minibatches", 3),
+        (f"{by}, leverage", by, None),
+    ]
+    ratios = [
+        [f"{a} ÷ {b}", *held(steps[a]["median"] / steps[b]["median"], most)]
+        for a, b, most in wanted
+    ]
+    rows = [
+        [*key.split(" | "), number(x["iterations"]), number(x["noise"])]
+        for key, x in result["draws"].items()
+    ]
+    parts = [
+        where(result),
+        grid(["P1, µs a step", ""], [[name, with_spread(x, 1e6)] for name, x in steps.items()]),
+        grid(["", "measured", "at most", "holds"], ratios),
+        grid(["cover types", "minibatches", "iterations a draw", "largest noise"], rows),
+    ]
+    return "\n\n".join(parts)
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "peers": peers,
     "scaling": scaling,
@@ -301,6 +329,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "simplex": simplex,
     "bias": bias,
     "manifold": manifold,
+    "variance": variance,
 }
 
 

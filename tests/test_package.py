@@ -167,7 +167,9 @@ def test_one_core_gives_the_same_draws(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["peers", "first-call", "memory", "scaling", "simplex"])
+@pytest.mark.parametrize(
+    "what", ["peers", "first-call", "memory", "scaling", "simplex", "variance"]
+)
 def test_benchmarks_run(what):
     """No figure is looked at: only that there is a table of them."""
     root = Path(__file__).parent.parent

@@ -16,9 +16,12 @@ import sgmcmc
 from sgmcmc import tree
 from sgmcmc.estimators import Data, Mode
 from sgmcmc.estimators.control_variate import Centre
+from sgmcmc.estimators.predictors import Predictors
 from sgmcmc.estimators.saga import Table
-from sgmcmc.model import Batch
+from sgmcmc.model import Batch, Model
 from sgmcmc.source import Source
+from sgmcmc.spaces import Chart
+from sgmcmc.spaces.constrained import spaces
 from sgmcmc.streams import stream
 
 from . import slow
@@ -45,10 +48,19 @@ def tensors(nest):
     return tree.map(lambda x: tf.constant(x, tf.float64), nest)
 
 
-def started(estimator):
+def t_regression(params, data):
+    z = (data["y"] - tf.linalg.matvec(data["X"], params["beta"])) / params["bias"]
+    return tf.reduce_sum(-3 * tf.math.log1p(z**2 / 5) - tf.math.log(params["bias"]))
+
+
+POSITIVE = {"beta": "positive", "bias": "positive"}
+PLAIN = posterior(log_lik, log_prior)
+CONSTRAINED = Model(Chart(spaces(POSITIVE, X0)), t_regression, log_prior)
+
+
+def started(estimator, model=PLAIN):
     """The model, the data, and the estimator's state with the chains at X0."""
     source = Source({k: v.astype(float) for k, v in DATASET.items()}, tf.float64)
-    model = posterior(log_lik, log_prior)
     x = tensors(X0)
     return model, source, estimator.init(model, x, Data(source, n, stream(0, 0)), Mode(x, None))
 
@@ -86,10 +98,19 @@ def exact(model, source):
 ESTIMATORS = [slow(sgmcmc.SVRG(every=5)), slow(sgmcmc.SAGA()), sgmcmc.SAGA(features="X")]
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-def test_unbiased_whatever_the_state(estimator):
+@pytest.mark.parametrize(
+    ("estimator", "model"),
+    [
+        slow(sgmcmc.SVRG(every=5), PLAIN),
+        slow(sgmcmc.SAGA(), PLAIN),
+        (sgmcmc.SAGA(features="X"), PLAIN),
+        slow(sgmcmc.SAGA(features="X"), CONSTRAINED),
+    ],
+    ids=["SVRG", "SAGA", "features", "features, constrained"],
+)
+def test_unbiased_whatever_the_state(estimator, model):
     """At the start, and after some steps have changed the table."""
-    model, source, state = started(estimator)
+    _, source, state = started(estimator, model)
     step = stepper(estimator, model)
     for i in range(4):
         found, every = average(step, state)
@@ -125,9 +146,31 @@ class WithoutWeight(sgmcmc.SAGA):
         return super().estimate(model, x, state, batch._replace(scale=1.0))
 
 
-@pytest.mark.parametrize("wrong", [UpdatesFirst(), WithoutWeight()], ids=str)
-def test_wrong_ones_are_biased(wrong):
-    model, source, state = started(wrong)
+@dataclass(frozen=True)
+class ForgetsTheChart(sgmcmc.SAGA):
+    """Gradients by the user's values are taken for those by chart coordinates."""
+
+    def rows_of(self, model):
+        return WithoutChart(model, self.features)
+
+
+@dataclass(frozen=True)
+class WithoutChart(Predictors):
+    def back(self, x, gradient):
+        return gradient
+
+
+@pytest.mark.parametrize(
+    ("wrong", "model"),
+    [
+        (UpdatesFirst(), PLAIN),
+        (WithoutWeight(), PLAIN),
+        slow(ForgetsTheChart(features="X"), CONSTRAINED),
+    ],
+    ids=["updates first", "without weight", "forgets the chart"],
+)
+def test_wrong_ones_are_biased(wrong, model):
+    _, source, state = started(wrong, model)
     found, _ = average(stepper(wrong, model), state)
     assert np.abs(found["beta"] - exact(model, source)["beta"]).max() > 0.1
 
@@ -144,6 +187,62 @@ def test_the_sum_of_the_table_is_kept():
         tree.map(np.testing.assert_allclose, state.total, again.total)
     assert state.rows["beta"].shape == (2, N)  # one number for each row
     assert state.rows["bias"].shape == (2, N)
+
+
+# Gradients of single rows in short, by the products with features
+
+
+def softmax(params, data):
+    eta = data["X"] @ params["W"] + params["bias"]
+    y = tf.one_hot(tf.cast(data["y"], tf.int32), 3, dtype=eta.dtype)
+    return tf.reduce_sum(y * tf.nn.log_softmax(eta))
+
+
+def mean_and_scale(params, data):
+    """A heteroscedastic regression: two parameters have features, and more columns than these."""
+    mean = tf.linalg.matvec(data["X"], params["mean"])
+    log_sd = data["X"] @ params["log_sd"]
+    z = (data["y"] - mean) / tf.exp(tf.reduce_sum(log_sd, axis=1))
+    return -tf.reduce_sum(z**2 / 2 + tf.reduce_sum(log_sd, axis=1))
+
+
+def for_two_columns(params, data):
+    """The mean over columns, and a shape that is written out."""
+    X = tf.reshape(tf.cast(data["X"], params["beta"].dtype), [-1, 2])
+    eta = 2 * tf.reduce_mean(X * params["beta"], axis=1) + params["inner"]["bias"]
+    return tf.reduce_sum(data["y"] * eta - tf.nn.softplus(eta))
+
+
+PREDICTORS = {
+    "softmax": (softmax, {"W": np.ones((2, 3)) * [0.2, -0.4, 0.1], "bias": np.zeros(3)}, {}),
+    "two parameters": (
+        mean_and_scale,
+        {"mean": np.zeros(2), "log_sd": np.zeros((2, 2))},
+        {"stepsize": 1e-4, "shared_minibatches": True},
+    ),
+    "hard-coded shape": (
+        for_two_columns,
+        {"beta": np.zeros(2), "inner": {"bias": 0.0}},
+        {"precondition": "hessian", "shared_minibatches": True},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_chains_are_those_by_whole_gradients(name):
+    """Whatever shapes `log_lik` has, in white coordinates too, and with features that are whole."""
+    log_lik, params, more = PREDICTORS[name]
+    given = {**GIVEN, "log_lik": log_lik, "params": params, "dtype": "float64", **more}
+    if name == "hard-coded shape":
+        whole = np.rint(3 * GIVEN["dataset"]["X"]).astype(np.int64)
+        given["dataset"] = {**GIVEN["dataset"], "X": whole}
+    in_short, whole = (
+        sgmcmc.sgld(**given, n_chains=2, n_iters=80, gradient=gradient)
+        for gradient in (sgmcmc.SAGA(features="X"), sgmcmc.SAGA())
+    )
+    for a, b in zip(tree.leaves(dict(in_short)), tree.leaves(dict(whole))):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
 
 
 def test_snapshots_move_with_the_chains():
@@ -273,9 +372,39 @@ def test_features_that_do_not_tell_the_gradient():
     def not_linear(params, data):
         return log_lik(params, data) - tf.reduce_sum(data["y"] * tf.reduce_sum(params["beta"] ** 4))
 
-    given = {**GIVEN, "log_lik": not_linear, "params": {"beta": np.ones(2), "bias": 0.0}}
+    given = {**GIVEN, "log_lik": not_linear}  # it is linear where params are 0
     with pytest.raises(ValueError, match="gradients of single rows are no multiples of 'X'"):
         sgmcmc.sgld_setup(**given, gradient=sgmcmc.SAGA(features="X"))
+
+
+def test_more_products_than_columns():
+    """Then `log_lik` gets more columns, which may not suit it."""
+    given = {**GIVEN, "log_lik": softmax, "params": {"W": np.zeros((2, 3)), "bias": np.zeros(3)}}
+    sgmcmc.sgld_setup(**given, gradient=sgmcmc.SAGA(features="X"))
+
+    def for_two_columns_alone(params, data):
+        return softmax(params, {**data, "X": tf.ensure_shape(data["X"], [None, 2])})
+
+    given["log_lik"] = for_two_columns_alone
+    with pytest.raises(ValueError, match="cannot be evaluated with products in place of 'X'"):
+        sgmcmc.sgld_setup(**given, gradient=sgmcmc.SAGA(features="X"))
+
+
+def test_features_are_refused_with_counts():
+    def log_lik(params, data):
+        eta = tf.linalg.matvec(data["X"], params["beta"])
+        return tf.reduce_sum(tf.math.log(params["p"][0]) - (data["y"] - eta) ** 2)
+
+    with pytest.raises(ValueError, match="features must be left out where probabilities move"):
+        sgmcmc.mixed_setup(
+            log_lik,
+            GIVEN["dataset"],
+            {"beta": np.zeros(2), "p": np.full(3, 1 / 3)},
+            {"beta": 1e-3, "p": 0.1},
+            blocks={"beta": sgmcmc.SGLD(), "p": sgmcmc.SCIR(alpha=1.0)},
+            gradient=sgmcmc.SAGA(features="X"),
+            verbose=False,
+        )
 
 
 def test_a_table_that_does_not_fit(monkeypatch, capsys):
