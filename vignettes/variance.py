@@ -173,8 +173,9 @@ print(f"plain, by the formula: {np.mean((1 + eps * (N / n - 1) / 4) / (1 - eps /
 # - **`SVRG(every=N/n)`**: the same, and a third gradient for the passes over the data. It needs no
 #   mode, and follows the chain.
 # - **`SAGA(features="X")`**: one gradient of each row, and a table with a number for each row and
-#   chain. Without `features`, for models that are no linear predictors, the table has the p numbers
-#   of a gradient for each row: here .5 MB a chain, and for 581,012 rows of 54 columns 126 MB.
+#   chain. A step takes little more time than a plain one. Without `features`, for models that are
+#   no linear predictors, the table has the p numbers of a gradient for each row: here .5 MB a
+#   chain, and for 581,012 rows of 54 columns 126 MB.
 # - **`noise_estimate`** measures the noise of each minibatch from the gradients of its rows, and
 #   adds as much less. It cannot make up for more noise than there is room for: with twice this step
 #   size, it would be more than the sampler adds in some directions. The noise stays as it is, so
