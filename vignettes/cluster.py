@@ -152,7 +152,8 @@ print(f"memory of the workers before {before} and after {memory()} MB")
 #
 # In each round, a chain visits one shard, drawn with a probability proportional to its rows, and
 # takes all minibatches there. Control variates allow that. They use the gradient of all shards at
-# the mode, and minibatches tell only how the gradient changes from there.
+# the mode, and minibatches tell only how the gradient changes from there. Rounds of a long run take
+# two seconds each. This run is short, and has twenty of them.
 #
 # How well do these draws agree with the posterior? With so many rows it is a Gaussian, and its
 # covariance is the inverse of the information. Its centre follows from the gradient at the mode
