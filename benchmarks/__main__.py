@@ -8,12 +8,15 @@ import json
 import os
 from pathlib import Path
 
-from . import race, report
+from . import cluster_report, race, report
 from .problems import PROBLEMS
 from .race import ROOT, machine, say
 
 RESULTS = ROOT / "benchmarks" / "results"
-NAMES = ("peers", "scaling", "memory", "first-call", "simplex", "bias", "manifold", "variance")
+NAMES = (
+    *("peers", "scaling", "memory", "first-call", "simplex", "bias", "manifold", "variance"),
+    "cluster",
+)
 
 
 def main() -> None:
@@ -40,10 +43,12 @@ def main() -> None:
         for name in NAMES
         if (RESULTS / f"{name}.json").exists()
     }
-    page = ROOT / "benchmarks" / "README.md"
-    write(page, report.filled(page.read_text(), results))
+    for page in sorted((ROOT / "benchmarks").glob("*.md")):
+        write(page, report.filled(page.read_text(), results))
     if "scaling" in results:
         report.plots(results["scaling"], RESULTS)
+    if "cluster" in results:
+        cluster_report.plot(results["cluster"]["simulated"], RESULTS)
 
 
 def merged(old: dict, new: dict) -> dict:

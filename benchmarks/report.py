@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from . import cluster_report
 from .peers import ENTRIES, SIDE_BY_SIDE
 from .problems import KINDS
 from .scaling import GAUSSIAN_ROWS, METHODS, chosen
+from .tables import grid, number, where, with_spread
 
 TITLES: dict[str, tuple[str, str]] = {  # of the curves against N, n, d and the number of chains
     "rows": ("rows of data N (10 columns, minibatches of 500)", "µs a step"),
@@ -21,34 +23,6 @@ TITLES: dict[str, tuple[str, str]] = {  # of the curves against N, n, d and the 
 }
 EVERYONE = [name for name, entry in ENTRIES.items() if len(entry.problems) == 3]
 SPECIALS = [name for name in ENTRIES if name not in EVERYONE]
-
-
-def where(result: dict) -> str:
-    """Machine and date."""
-    m = result["machine"]
-    return (
-        f"{m['processor']}, {m['cores']} cores, {m['memory_gib']} GiB, {m['system']}, "
-        f"Python {m['python']}, {m['date']}."
-    )
-
-
-def grid(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def number(x: float) -> str:
-    """Three digits."""
-    return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
-
-
-def with_spread(found: dict | None, scale: float) -> str:
-    """Median, and half the range in percent."""
-    if not found:
-        return ""
-    half = (found["high"] - found["low"]) / 2 / found["median"]
-    return f"{number(scale * found['median'])} ±{100 * half:.0f} %"
 
 
 def peers(result: dict) -> str:
@@ -330,11 +304,15 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "bias": bias,
     "manifold": manifold,
     "variance": variance,
+    "cluster": cluster_report.measured,
+    "cluster-simulated": cluster_report.simulated,
 }
 
 
 def filled(page: str, results: dict[str, dict]) -> str:
     """The page with its tables between the marks of each."""
+    if "cluster" in results:
+        results = {**results, "cluster-simulated": results["cluster"]}
     for name, result in results.items():
         table = f"<!-- {name} -->\n\n{TABLES[name](result)}\n\n<!-- end -->"
         page = re.sub(f"<!-- {name} -->.*?<!-- end -->", lambda _, t=table: t, page, flags=re.S)

@@ -7,7 +7,7 @@ are large, and are found with any seed.
 import numpy as np
 import pytest
 
-from benchmarks import reference
+from benchmarks import reference, simulated
 from benchmarks.problems import ALPHA, L, dead
 
 
@@ -53,3 +53,36 @@ def test_weights_without_data(kind, resampled):
     assert not weights(kind, resampled=resampled).wrong
     assert weights(kind, heat=2, resampled=resampled).wrong
     assert weights(kind, heat=np.nan, resampled=resampled).wrong
+
+
+class Exponential:
+    """Rounds whose lengths are exponential, so that the workers are a closed network of queues."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+        self.integers, self.exponential = self.rng.integers, self.rng.exponential
+
+    def lognormal(self, mean, sd):
+        return self.rng.exponential()
+
+
+INSTANT = {"lost": 1e12, "latency": 0.0, "task": 0.0, "answer": 0.0, "bandwidth": 1e18}
+FREE = simulated.Assumed(workers=5, **INSTANT)
+
+
+def share(chains, ahead, monkeypatch):
+    monkeypatch.setattr(simulated, "AHEAD", ahead)
+    simulation = simulated.Simulation(FREE, chains, 1.0, 4000)
+    simulation.rng = Exponential()
+    return simulation.run()
+
+
+@pytest.mark.parametrize("chains", [1, 5, 20])
+def test_simulated_workers_are_as_busy_as_queues_say(chains, monkeypatch):
+    """Jackson's network of W equal queues with C customers: each is busy C/(C + W − 1)."""
+    exact = chains / (chains + 4)
+    assert share(chains, 10**9, monkeypatch) == pytest.approx(exact, rel=0.03)
+
+
+def test_control_chains_that_wait_for_the_slowest(monkeypatch):
+    assert share(20, 1, monkeypatch) < 0.9 * 20 / 24

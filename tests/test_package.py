@@ -168,7 +168,7 @@ def test_one_core_gives_the_same_draws(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "what", ["peers", "first-call", "memory", "scaling", "simplex", "variance"]
+    "what", ["peers", "first-call", "memory", "scaling", "simplex", "variance", "cluster"]
 )
 def test_benchmarks_run(what):
     """No figure is looked at: only that there is a table of them."""
@@ -176,7 +176,7 @@ def test_benchmarks_run(what):
     command = [sys.executable, "-m", "benchmarks", what, "--quick"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert "| sgmcmc |" in done.stdout or "| sgld |" in done.stdout
+    assert any(f"| {row} |" in done.stdout for row in ("sgmcmc", "sgld", "worker 1"))
 
 
 def test_all_packages_are_installed():

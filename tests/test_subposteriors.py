@@ -133,7 +133,7 @@ def test_shards_may_be_data_frames():
 
 def test_the_work_of_a_shard_and_its_draws_can_be_sent_to_another_process():
     given = {"log_lik": of_mean, "params": {"theta": 0.0}, "stepsize": 0.01, "n_iters": 20, **RUN}
-    work = partial(module.subposterior, sgmcmc.sgld, given, SHARDS[1], 1, {"shard": 1})
+    work = partial(module.subposterior, sgmcmc.sgld, given, SHARDS[1], {"shard": 1}, 1)
     there = pickle.loads(pickle.dumps(cloudpickle.loads(cloudpickle.dumps(work))()))
     np.testing.assert_array_equal(work()["theta"], there["theta"])
 

@@ -36,7 +36,7 @@ def connected(client: Any) -> Iterator[Any]:
             cluster = LocalCluster(
                 n_workers=cores(),
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address=":0",
                 env={"SGMCMC_ONE_CORE": "1"},  # each worker has a core, and prepares rows on it
             )
             found = opened.enter_context(Client(opened.enter_context(cluster)))

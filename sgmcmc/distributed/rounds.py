@@ -14,7 +14,7 @@ from .worker import Round, as_array, as_tensor
 
 ROUND_SECONDS = 2.0  # of a round, once it is known how many iterations that is
 FIRST, FASTER = 100, 4  # iterations of the first round, and by what factor rounds grow at most
-AHEAD = 4  # rounds by which chains may be ahead of the slowest
+AHEAD = 16  # rounds by which chains may be ahead of the slowest
 TRIALS = 3  # of a round whose worker or data were lost
 
 

@@ -134,6 +134,8 @@ class Visits(Spread):
         def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
             rng = stream(plan.seed, VISITS, int(state.iteration) // each, chains[0])
             where = int(np.searchsorted(share, rng.random(), side="right"))
+            if trial:
+                self.data.sent.clear()  # it may be lost with a worker
             arguments = recipe, chains, state, until, where, self.tilts[where]
             return self.data.call(visit, where, *arguments)
 

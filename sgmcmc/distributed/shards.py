@@ -30,7 +30,9 @@ plans: WeakKeyDictionary[Source, tuple[str, Any]] = WeakKeyDictionary()
 class Shards:
     """Data in parts that workers load themselves: pass it as `dataset`, with a `client`.
 
-    No row is sent through the scheduler, and no worker needs more memory than its shards take. The
+    No shard is sent through the scheduler. A worker loads the shards that it is to work on, and
+    keeps them: one for each worker is best, and others take theirs over if it is busy or lost. Of
+    files, it reads parts of 32 MB at a time. Arrays in memory are there twice, once shuffled. The
     number of rows may differ from shard to shard, and so may what is in them. The mode is searched
     for on all shards, each of which returns its sum of gradients. A chain then makes rounds. In
     each it visits one shard, which is drawn with a probability proportional to its rows, and takes
@@ -140,20 +142,19 @@ class Where(NamedTuple):
 
     token: str
     number: int
-    part: Part
     columns: Mapping[str, Any]
     dtype: str
     N: int | None
 
 
-def shard(where: Where) -> Source:
+def shard(where: Where, part: Part) -> Source:
     """Return a shard that this process has loaded, or load it."""
     key, dtype = (where.token, where.number), tf.as_dtype(where.dtype)
     with lock:
         if key not in loaded:
             for old in [k for k in loaded if k[0] != where.token]:
                 del loaded[old]
-            found = load(where.part, where.columns, where.number)
+            found = load(part, where.columns, where.number)
             try:
                 loaded[key] = Source(checks.dataset(found, dtype), dtype)
             except (TypeError, ValueError) as error:
@@ -162,9 +163,9 @@ def shard(where: Where) -> Source:
         return loaded[key]
 
 
-def on_shard(where: Where, function: Callable, arguments: tuple) -> Any:
+def on_shard(where: Where, part: Part, function: Callable, arguments: tuple) -> Any:
     """Call function(shard, ...) on a worker."""
-    return function(shard(where), *arguments)
+    return function(shard(where, part), *arguments)
 
 
 class Homes:
@@ -216,6 +217,7 @@ class Sharded:
     def __init__(self, shards: Shards, client: Any, dtype: tf.DType) -> None:
         self.shards, self.client, self.dtype = shards, client, dtype
         self.token, self.N = uuid.uuid4().hex, None
+        self.sent: dict[int, Any] = {}  # futures of shards that are in memory here
         self.homes = Homes(client, len(shards.parts))
         self.last: tuple[bytes, dict[str, np.ndarray]] = b"", {}
         looks = self.all(look, range(len(shards.parts)), ())
@@ -234,16 +236,24 @@ class Sharded:
 
     def call(self, function: Callable, number: int, *arguments: Any) -> Any:
         """Let the home of a shard call function(shard, ...), and return a future."""
-        shards = self.shards
-        part = shards.parts[number]
-        where = Where(self.token, number, part, shards.columns, self.dtype.name, self.N)
+        where = Where(self.token, number, self.shards.columns, self.dtype.name, self.N)
         return self.client.submit(
             on_shard,
-            *(where, function, arguments),
+            *(where, self.part(number), function, arguments),
             pure=False,
             workers=[self.homes.of(number)],
             allow_other_workers=True,
         )
+
+    def part(self, number: int) -> Any:
+        """Return what a worker loads a shard by. Arrays in memory are sent once, to its home."""
+        part = self.shards.parts[number]
+        if not isinstance(part, Mapping):
+            return part
+        if number not in self.sent:
+            home = [self.homes.of(number)]
+            self.sent[number] = self.client.scatter(dict(part), workers=home, hash=False)
+        return self.sent[number]
 
     def all(self, function: Callable, numbers: Iterable[int], *arguments: Any) -> list[Any]:
         """Call function(shard, *arguments of its own) for some shards, and wait for the results."""

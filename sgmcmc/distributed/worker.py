@@ -22,7 +22,7 @@ from ..sampler import Sampler, State
 from ..source import Source
 from ..store.resuming import standing_at
 
-KEPT = 16  # samplers of a worker that are between rounds
+KEPT = 4  # samplers of a worker that are between rounds: each may have 100 MB of rows
 lock = threading.Lock()
 idle: OrderedDict[tuple, list[Made]] = OrderedDict()
 
