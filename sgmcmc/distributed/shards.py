@@ -252,7 +252,7 @@ class Sharded:
             return part
         if number not in self.sent:
             home = [self.homes.of(number)]
-            self.sent[number] = self.client.scatter(dict(part), workers=home, hash=False)
+            [self.sent[number]] = self.client.scatter([dict(part)], workers=home, hash=False)
         return self.sent[number]
 
     def all(self, function: Callable, numbers: Iterable[int], *arguments: Any) -> list[Any]:
