@@ -147,7 +147,7 @@ print(f"memory of the workers before {before} and after {memory()} MB")
 
 # %% [markdown]
 # The workers began with TensorFlow and the first example in memory. What came since is mostly rows:
-# for each shard that it visited lately, up to 16, a worker keeps a sampler with a shuffled part of
+# for each shard that it visited lately, up to four, a worker keeps a sampler with a shuffled part of
 # the shard, of 32 MB at most, and the buffers with which it reads the next one.
 #
 # In each round, a chain visits one shard, drawn with a probability proportional to its rows, and
