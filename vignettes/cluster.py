@@ -147,8 +147,8 @@ print(f"memory of the workers before {before} and after {memory()} MB")
 
 # %% [markdown]
 # The workers began with TensorFlow and the first example in memory. What came since is mostly rows:
-# for each shard that it visited lately, up to four, a worker keeps a sampler with a shuffled part of
-# the shard, of 32 MB at most, and the buffers with which it reads the next one.
+# of up to four shards that it visited lately, a worker keeps a sampler with a shuffled
+# part of 32 MB at most, and the buffers with which it reads the next one.
 #
 # In each round, a chain visits one shard, drawn with a probability proportional to its rows, and
 # takes all minibatches there. Control variates allow that. They use the gradient of all shards at
