@@ -287,7 +287,16 @@ figure.tight_layout()
 # | one dominant mode, which can be searched for | `sgldcv` or `sghmccv`, i.e. `ControlVariate` |
 # | posterior means to more digits | `keep_gradients=True` with one of these, then `zero_variance` |
 # | a typical set that is not at the mode, or several near modes | `SVRG(every=N/n)` |
+# | few rows tell some of the parameters | `row_probabilities="leverage"` of `sgldcv` |
+# | rows of known categories, and plain gradients or `scir` | `minibatches=` these categories |
 # | a linear predictor, if evaluations are expensive | `SAGA(features=...)` |
 # | networks, and other models with far to go | plain gradients, and `sgnht` |
 # | plain gradients, of at most some thousand parameters | `noise_estimate` with `sgld` or `sghmc` |
 # | a chain that is still far from the mode | plain gradients; none of the others helps |
+#
+# Two of these change which rows are drawn. On the cover types with Laplace priors, `sgldcv` takes
+# 542 iterations for an effective draw in the slowest direction, along soil types that few rows
+# have. With `row_probabilities="leverage"`, rows are drawn by how much their gradients change
+# around the mode. Then 31 iterations do, each of which costs 2.2 times as much
+# ([benchmarks](../../benchmarks/README.md)). Stratified minibatches have one row of each of n
+# strata: where these are the categories, counts have no noise at all.
