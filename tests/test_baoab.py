@@ -31,6 +31,7 @@ def run(sampler, seed, **more):
     return gaussian.run(sampler, CASES, alpha=alpha, n_iters=2500, seed=seed, **more)
 
 
+@pytest.mark.slow
 def test_variance_and_temperature(seed):
     draws = run(sgmcmc.baoab, seed)
     for name, case in CASES.items():

@@ -118,6 +118,7 @@ def test_moments_are_those_of_the_issue():
     assert moments(10, 5) == pytest.approx((0.42247, 0.2396), abs=5e-5)
 
 
+@pytest.mark.slow
 def test_von_mises_fisher(seed):
     """With gradient noise whose size is known. Without that knowledge it is too flat."""
     eps = 0.05
@@ -255,6 +256,7 @@ def test_stiefel(seed):
 # Simplex, boxes and balls
 
 
+@pytest.mark.slow
 def test_dirichlet(seed):
     """The mean and variance of Dirichlet(2, 3, 4), and not those of the density without its map."""
     shape = np.array([2.0, 3.0, 4.0])
@@ -274,6 +276,7 @@ def test_dirichlet(seed):
     assert_rejected(omega[..., 0].mean(axis=1), without.mean()[0])
 
 
+@pytest.mark.slow
 def test_walls(seed):
     """A normal density N(1, 1) on a half-line, on a box, and a standard one on a ball."""
     log_density = lambda x: -tf.reduce_sum((x - 1) ** 2) / 2  # noqa: E731

@@ -161,6 +161,7 @@ def test_rows_in_random_order_have_the_exact_variance(buffer_size, seed):
     assert_rejected(found, variance(0.0))
 
 
+@pytest.mark.slow
 def test_sorted_rows_with_a_small_buffer_are_rejected(seed):
     found = mean_squares(seed, 20, is_sorted=True)
     assert_rejected(found, variance(-n / (ROWS - n)))
@@ -170,6 +171,7 @@ def test_sorted_rows_with_a_small_buffer_are_rejected(seed):
 # All rows in passes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"gradient": sgmcmc.SVRG(every=50)}, {"minibatch_size": "auto"}]
 )
@@ -200,6 +202,7 @@ def test_rows_are_found_wherever_they_are(seed):
     )
 
 
+@pytest.mark.slow
 def test_diagnose_and_tune_take_a_stream():
     draws = draw(stream(), sgmcmc.sgldcv, None, n_iters=2000)
     assert "width" in sgmcmc.diagnose(draws)

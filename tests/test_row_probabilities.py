@@ -89,6 +89,7 @@ class WrongWeights(sgmcmc.ControlVariate):
         return super().estimate(model, x, state._replace(weights=state.weights**0.8), batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [False, True], ids=["", "wrong weights"])
 def test_the_stationary_variance_is_exact(wrong, seed):
     """Rows of unequal precision w, whose sum is 1: θ ← (1 − εĤ/2)θ + N(0, ε) about the mode.

@@ -89,6 +89,7 @@ def test_sghmc_resampled(seed, L):
         assert_mean(mean_squares(draws[name]), gaussian.resampled_variance(case, L))
 
 
+@pytest.mark.slow
 def test_sgnht(seed):
     cases = {"many": Case(1, 1e-3, 10, size=50)}
     draws = gaussian.run(

@@ -33,6 +33,7 @@ def test_all_rows_are_in_stratified_minibatches_alike(seed):
     assert_rejected((rows == 3).sum(axis=2).mean(axis=1), 1 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minibatches", ["strata", "independent"])
 def test_stratified_counts_have_no_noise(minibatches, seed):
     """Where strata are the categories, counts are exact, and so is the law of SCIR."""

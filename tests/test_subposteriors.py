@@ -70,6 +70,7 @@ def sampled(log_lik, log_prior, start, seed, **more):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constrained", [False, True], ids=["real", "positive"])
 def test_shards_have_the_prior_to_a_power_and_their_product_is_the_posterior(constrained, seed):
     """Controls: the whole prior for each shard; the Jacobian of a positive parameter in each."""
@@ -97,6 +98,7 @@ def test_shards_have_the_prior_to_a_power_and_their_product_is_the_posterior(con
             assert_rejected(x.mean(axis=1), mean)
 
 
+@pytest.mark.slow
 def test_shards_have_seeds_of_their_own_which_fix_the_draws():
     run = partial(
         combine.subposteriors,

@@ -91,6 +91,7 @@ def test_the_friction_adapts_within_some_thousand_steps(seed, N):
     assert friction(thermostat_rate="stepsize").mean() < 0.8 * exact
 
 
+@pytest.mark.slow
 def test_a_start_far_away_does_no_harm(seed):
     """Without its bound, the friction would rise on the way down, until the chain diverges."""
     case = Case(1, 0.1, 1, size=10)

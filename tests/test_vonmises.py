@@ -25,6 +25,7 @@ def by_series(d, kappa):
     return order * np.log(kappa) - d / 2 * np.log(2 * np.pi) - logsumexp(terms) + kappa
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [slow(2), slow(3), slow(10), 41, slow(43), slow(1000), 5000])
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("float64", 1e-9)])
 def test_the_normaliser_and_its_slope(d, dtype, error):
