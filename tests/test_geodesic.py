@@ -292,7 +292,7 @@ def test_walls(seed):
             0.05,
         ),
     }
-    draws = run(sgmcmc.SGGMC, targets, seed=seed, n_iters=200, burn_in=50, L=10)
+    draws = run(sgmcmc.SGGMC, targets, seed=seed, n_iters=300, burn_in=50, L=10)
     for name, low, high in (("half", 0, np.inf), ("box", -0.5, 1)):
         exact = stats.truncnorm(low - 1, high - 1, loc=1)
         x = draws[name].astype(float)
