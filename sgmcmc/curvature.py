@@ -11,6 +11,7 @@ import tensorflow as tf
 from . import tree
 from .model import Model
 from .source import Source
+from .streams import without_replacement
 
 FULL = 500  # with more parameters, a search only uses the diagonal of the matrix
 ROWS, BYTES = 20_000, 64 << 20  # the most rows from which the curvature is estimated
@@ -100,6 +101,12 @@ class Curvature:
         length = np.sqrt(np.maximum(np.abs(values), max(WEAKEST, 10 * eps)))
         forth, back = (vectors * length).T * root, (vectors / length) / root[:, None]
         return Coordinates(forth, back, float(values[0]), kinks, 1 / root, values)
+
+    def by_sample(self, theta: np.ndarray, source: Source, rng: np.random.Generator) -> Coordinates:
+        """Find these coordinates at a mode from a random sample of rows."""
+        count = min(source.N, self.enough)
+        some = source.subset(without_replacement(rng, source.N, count, 1)[0])
+        return self.coordinates(theta, self.for_all(some))
 
     def descent(
         self, theta: np.ndarray, slope: np.ndarray, now: Coordinates, rows: Source

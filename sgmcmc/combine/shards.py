@@ -122,8 +122,7 @@ def subposteriors(
     if client is None and loaded is None:
         return [subposterior(sampler, given, *each, seed) for each in zip(parts, marks)]
     given = {**given, "verbose": False}
-    for name, value in given.items():
-        see_pickled(name, value)
+    see_pickled(given)
     with connected(client or LOCAL) as workers:
         if loaded is not None:
             data = Sharded(loaded, workers, checks.dtype(arguments.get("dtype", "float32")))

@@ -46,12 +46,9 @@ class Spread:
                 "client must be None for a stream, which workers cannot go through: pass arrays, "
                 "or Shards"
             )
-        for name, x in plan.source.arrays.items():
-            if isinstance(x, Outside):
-                see_pickled(f"dataset[{name!r}]", x)
-        for name, value in {**self.arguments, **self.of_run}.items():
-            if name not in ("verbose", "dataset"):
-                see_pickled(name, value)
+        arrays = plan.source.arrays.items()
+        outside = {f"dataset[{k!r}]": x for k, x in arrays if isinstance(x, Outside)}
+        see_pickled({**outside, **self.arguments, **self.of_run})
 
     def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
         """What workers need to go on with a sampler."""
@@ -110,15 +107,18 @@ class Spread:
         return run
 
 
-def see_pickled(name: str, value: Any) -> None:
-    """See that an argument can be sent to workers."""
+def see_pickled(arguments: Mapping[str, Any]) -> None:
+    """See that arguments can be sent to workers. The whole data are too large for this."""
     import cloudpickle
 
-    try:
-        cloudpickle.dumps(value)
-    except Exception as error:
-        raise ValueError(
-            f"{name} must be something that can be sent to workers, but pickling it fails: "
-            f"{checks.summary(error)}. Let functions make themselves what cannot be sent; for "
-            "data in files, pass Shards of their paths"
-        ) from error
+    for name, value in arguments.items():
+        if name in ("dataset", "verbose"):  # the latter stays here
+            continue
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise ValueError(
+                f"{name} must be something that can be sent to workers, but pickling it fails: "
+                f"{checks.summary(error)}. Let functions make themselves what cannot be sent; for "
+                "data in files, pass Shards of their paths"
+            ) from error

@@ -44,7 +44,7 @@ class ShardedSource(Source):
 
     def each(self, model: Any, function: Callable, *arguments: Any) -> list[tuple[int, Any]]:
         data, of = self.data, (self.recipe, function, arguments)
-        found = data.all(of_model, range(len(data.rows)), [of] * len(data.rows))
+        found = data.all(of_model, dict.fromkeys(range(len(data.rows)), of))
         return list(zip((data.ends - data.rows).tolist(), found))
 
 
@@ -105,9 +105,9 @@ class Visits(Spread):
                 "stays on a shard for long settles on the posterior of that shard. Take "
                 "gradient='control_variates'"
             )
-        for name, value in {**self.source.recipe.arguments, **self.of_run}.items():
-            if name != "verbose":
-                see_pickled(name, value)
+        parts = {f"parts[{i}] of Shards": part for i, part in enumerate(self.shards.parts)}
+        loaders = {name: part for name, part in parts.items() if callable(part)}
+        see_pickled({**loaders, **self.arguments, **self.of_run})
 
     def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
         whole = super().recipe(plan, sampler, origin)

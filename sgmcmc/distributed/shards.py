@@ -32,7 +32,8 @@ class Shards:
 
     No shard is sent through the scheduler. A worker loads the shards that it is to work on, and
     keeps them: one for each worker is best, and others take theirs over if it is busy or lost. Of
-    files, it reads parts of 32 MB at a time. Arrays in memory are there twice, once shuffled. The
+    files, it reads parts of 32 MB at a time. Arrays in memory are there twice, once shuffled. Zarr
+    decodes its files by the codecs that they name, so open only those that you trust. The
     number of rows may differ from shard to shard, and so may what is in them. The mode is searched
     for on all shards, each of which returns its sum of gradients. A chain then makes rounds. In
     each it visits one shard, which is drawn with a probability proportional to its rows, and takes
@@ -209,10 +210,7 @@ class Column:
 
 
 class Sharded:
-    """The shards of a run on a cluster: how many rows they have, and work on each of them.
-
-    `remember` gets what workers need to make the model: the sampler's name and arguments.
-    """
+    """The shards of a run on a cluster: how many rows they have, and work on each of them."""
 
     def __init__(self, shards: Shards, client: Any, dtype: tf.DType) -> None:
         self.shards, self.client, self.dtype = shards, client, dtype
@@ -220,7 +218,7 @@ class Sharded:
         self.sent: dict[int, Any] = {}  # futures of shards that are in memory here
         self.homes = Homes(client, len(shards.parts))
         self.last: tuple[bytes, dict[str, np.ndarray]] = b"", {}
-        looks = self.all(look, range(len(shards.parts)), ())
+        looks = self.all(look, dict.fromkeys(range(len(shards.parts)), ()))
         self.rows = np.array([found["rows"] for found in looks])
         for i, found in enumerate(looks):
             if found["arrays"] != looks[0]["arrays"]:
@@ -255,12 +253,9 @@ class Sharded:
             [self.sent[number]] = self.client.scatter([dict(part)], workers=home, hash=False)
         return self.sent[number]
 
-    def all(self, function: Callable, numbers: Iterable[int], *arguments: Any) -> list[Any]:
-        """Call function(shard, *arguments of its own) for some shards, and wait for the results."""
-        numbers = list(numbers)
-        each = arguments[0] if arguments[0] else [()] * len(numbers)
-        futures = [self.call(function, i, *own) for i, own in zip(numbers, each)]
-        return self.client.gather(futures)
+    def all(self, function: Callable, arguments: Mapping[int, tuple]) -> list[Any]:
+        """Call function(shard, ...) for some shards, by their numbers, and wait for the results."""
+        return self.client.gather([self.call(function, i, *own) for i, own in arguments.items()])
 
     def take(self, index: np.ndarray) -> dict[str, np.ndarray]:
         """Return the rows with these numbers, of all arrays."""
@@ -269,7 +264,7 @@ class Sharded:
             owner = np.searchsorted(self.ends, index, side="right")
             numbers = np.unique(owner)
             first = self.ends - self.rows
-            found = self.all(pick, numbers, [(index[owner == i] - first[i],) for i in numbers])
+            found = self.all(pick, {i: (index[owner == i] - first[i],) for i in numbers.tolist()})
             out = {k: np.empty((len(index), *a.shape[1:]), a.dtype) for k, a in self.arrays.items()}
             for i, rows in zip(numbers, found):
                 for k, x in rows.items():

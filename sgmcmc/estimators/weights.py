@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
-from ..curvature import NOT_DIFFERENTIABLE, Coordinates, Curvature, flat, times, unflat
+from ..curvature import (
+    NOT_DIFFERENTIABLE,
+    PIECE_BYTES,
+    Curvature,
+    flat,
+    in_pieces,
+    times,
+    unflat,
+)
 from ..model import Model
 from ..source import Source
-from ..streams import LEVERAGE, stream, without_replacement
+from ..streams import LEVERAGE, stream
 from . import Mode
 
 WORDS = "lipschitz", "leverage"
 UNIFORM = 0.1  # the share of uniform probabilities in those that are computed: bounds all weights
 POINTS = 8  # around the mode, in opposite pairs, at which the change of gradients is looked at
-PIECE = 16 << 20  # bytes of gradients of single rows, at a time
 
 
 def row_probabilities(name: str, value: Any, params: Any) -> Any:
@@ -46,7 +53,7 @@ def given(wanted: Any, model: Model, source: Source, x: Any) -> np.ndarray | Non
     if isinstance(wanted, str):
         return None if wanted == "leverage" else mixed(bounds(source, x))
     curvature, unseen = Curvature(model, source, x), np.flatnonzero(wanted == 0)
-    count, point = rows_of_piece(curvature.p), unflat(flat(x), x, curvature.dtype)
+    count, point = max(1, PIECE_BYTES // (4 * curvature.p)), unflat(flat(x), x, curvature.dtype)
     for start in range(0, len(unseen), count):
         index = unseen[start : start + count]
         part = source.subset(index)
@@ -85,16 +92,17 @@ def by_leverage(model: Model, source: Source, mode: Mode, seed: int) -> np.ndarr
 
     That is the root mean square of its change over draws of the Gaussian that fits the posterior
     at the mode, in coordinates in which this Gaussian has variance 1 in all directions. For linear
-    predictors it is near the row's leverage. No other probabilities give control variates a smaller
-    total variance there.
+    predictors it is near the row's leverage. The total variance of control variates is smallest for
+    probabilities in proportion to it. Here it comes from a few draws, and a share is uniform.
     """
     rng, theta = stream(seed, LEVERAGE), flat(mode.x)
     curvature = Curvature(model, source, mode.x)
-    back = coordinates_at(curvature, source, mode, rng).back
+    found = mode.coordinates
+    back = (curvature.by_sample(theta, source, rng) if found is None else found).back
     z = rng.standard_normal((POINTS // 2, len(theta)))
     points = [unflat(theta + times(back, z), mode.x, curvature.dtype) for z in (*z, *-z)]
     here, parts = unflat(theta, mode.x, curvature.dtype), []
-    for rows in source.pieces(rows_of_piece(len(theta)) * source.row_bytes):
+    for rows, _ in in_pieces(curvature.for_all(source), len(theta)):
         before, square = gradients(curvature, here, rows), 0.0
         for point in points:
             change = curvature.gradients(point, rows) - before
@@ -115,23 +123,9 @@ def gradients(curvature: Curvature, point: Any, rows: Any) -> np.ndarray:
         ) from error
 
 
-def coordinates_at(curvature: Curvature, source: Source, mode: Mode, rng: Any) -> Coordinates:
-    """Return coordinates in which the curvature at the mode is the same in all directions."""
-    if mode.coordinates is not None:
-        return mode.coordinates
-    count = min(source.N, curvature.enough)
-    some = source.subset(without_replacement(rng, source.N, count, 1)[0])
-    return curvature.coordinates(flat(mode.x), curvature.for_all(some))
-
-
 def mixed(size: np.ndarray) -> np.ndarray:
     """Return probabilities that are mostly proportional to these sizes, and partly uniform."""
     uniform = np.full(len(size), 1 / len(size))
     if not size.any():
         return uniform
     return UNIFORM * uniform + (1 - UNIFORM) * size / size.sum()
-
-
-def rows_of_piece(p: int) -> int:
-    """The number of rows whose gradients by p parameters are computed at a time."""
-    return max(1, PIECE // (8 * p))

@@ -12,7 +12,7 @@ from ..curvature import NOT_DIFFERENTIABLE, SADDLE, Curvature, flat, in_pieces, 
 from ..estimators import Mode
 from ..model import Model
 from ..source import Source
-from ..streams import TUNING, stream, without_replacement
+from ..streams import TUNING, stream
 from .rows import chosen
 
 DRAWS = 20  # points near the mode where the noise of control variates is looked at
@@ -45,9 +45,7 @@ class Near:
         try:
             first = mode.coordinates
             if first is None:
-                count = min(source.N, curvature.enough)
-                some = source.subset(without_replacement(self.rng, source.N, count, 1)[0])
-                first = curvature.coordinates(self.theta, curvature.for_all(some))
+                first = curvature.by_sample(self.theta, source, self.rng)
             self.rows = chosen(curvature, source, self.theta, first.back, self.rng)
         except NOT_DIFFERENTIABLE as error:
             raise ValueError(
