@@ -328,7 +328,7 @@ def test_a_bad_row_of_a_memmap_is_found_when_it_is_read(tmp_path):
     rows[:] = put(X, (15, 2), np.nan)
     sampler = sgmcmc.sgld_setup(log_lik, {"X": rows, "y": y}, PARAMS, 1e-3, log_prior, 5)
     with pytest.raises(ValueError, match=r"^dataset\['X'\] has nan in row 15: every") as caught:
-        sgmcmc.run(sampler, 4, verbose=False)
+        sgmcmc.run(sampler, 120, verbose=False)  # at least 15 of the 20 rows in each 3
     assert isinstance(caught.value.draws, sgmcmc.Draws)
 
 
