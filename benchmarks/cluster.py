@@ -17,6 +17,7 @@ import numpy as np
 
 import sgmcmc
 from sgmcmc.distributed import rounds
+from sgmcmc.distributed.cluster import local_cluster
 
 from . import simulated
 from .contestants.tensorflow_models import MODELS, PRIORS
@@ -48,13 +49,6 @@ def given(data: Any, n_iters: int) -> dict[str, Any]:
     }
 
 
-def workers() -> Any:
-    """Two worker processes of one core."""
-    from distributed import LocalCluster
-
-    return LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", env=ONE_CORE)
-
-
 def speed(where: str, quick: bool) -> dict:
     """Seconds of a short and of a long run, effective draws of the latter, and rounds."""
     from distributed import Client
@@ -63,17 +57,22 @@ def speed(where: str, quick: bool) -> dict:
     lengths = {k: n // (50 if quick else 1) for k, n in LENGTHS.items()}
     if where == "alone":
         return timed(data, lengths, None)
+    with local_cluster(2) as cluster, Client(cluster) as client:
+        found = timed(data, lengths, client)
+        return {**found, "overheads": overheads(data, lengths["long"], client, quick)}
+
+
+def overheads(data: Any, n_iters: int, client: Any, quick: bool) -> list[float]:
+    """The shares of time that are not spent on chains, of rounds of one second."""
     rounds.ROUND_SECONDS = ROUND
     returned = watched()
-    with workers() as cluster, Client(cluster) as client:
-        found = timed(data, lengths, client)
-    overheads = [
+    sgmcmc.sgldcv(**given(data, n_iters), client=client)
+    return [
         1 - seconds / (now - before)
         for each in returned.values()
         for (before, _), (now, seconds) in pairwise(each)
         if seconds > (0 if quick else ROUND / 2)
     ]
-    return {**found, "overheads": overheads}
 
 
 def timed(data: Any, lengths: dict[str, int], client: Any) -> dict:
@@ -92,14 +91,13 @@ def timed(data: Any, lengths: dict[str, int], client: Any) -> dict:
 def watched() -> dict[tuple[Any, int], list]:
     """When rounds return, and how long workers sampled in them, by run and group of chains."""
     found: dict[tuple[Any, int], list] = {}
-    result = rounds.Rounds.result
+    goes_on = rounds.Rounds.goes_on
 
-    def watching(self: Any, g: int, future: Any) -> Any:
-        made = result(self, g, future)
+    def watching(self: Any, g: int, made: Any) -> bool:
         found.setdefault((self, g), []).append((time.perf_counter(), made.seconds))
-        return made
+        return goes_on(self, g, made)
 
-    rounds.Rounds.result = watching  # type: ignore[method-assign]
+    rounds.Rounds.goes_on = watching  # type: ignore[method-assign]
     return found
 
 
@@ -121,13 +119,10 @@ def begin(dask_worker: Any) -> int:
     return memory()
 
 
-def end(dask_worker: Any) -> dict:
-    """The most memory, and the bytes of the shards that the worker has loaded."""
-    from sgmcmc.distributed.shards import loaded
-
+def end(dask_worker: Any) -> int:
+    """The most memory."""
     dask_worker.peak.__exit__()
-    held = [sum(x.nbytes for x in source.arrays.values()) for source in loaded.values()]
-    return {"highest": dask_worker.peak.highest, "held": sum(held), "shards": len(held)}
+    return dask_worker.peak.highest
 
 
 def of_memory(quick: bool) -> dict:
@@ -137,13 +132,13 @@ def of_memory(quick: bool) -> dict:
     rows = 2 * P1.minibatch if quick else P1.rows // SHARDS
     shards = sgmcmc.Shards([shard(i, rows) for i in range(SHARDS)])
     own = SHARDS // 2 * rows * 4 * (P1.width + 1)
-    with workers() as cluster, Client(cluster) as client:
+    with local_cluster(2) as cluster, Client(cluster) as client:
         at_import = client.run(begin)
         sgmcmc.sgldcv(**given(shards, 1000 if quick else LENGTHS["short"]), client=client)
         found = client.run(end)
     return {
         "workers": [
-            {**x, "above": x["highest"] - at_import[who], "own": own} for who, x in found.items()
+            {"highest": x, "above": x - at_import[who], "own": own} for who, x in found.items()
         ]
     }
 

@@ -46,15 +46,9 @@ def measured(result: dict) -> str:
     ]
     rows = [[*row[:3], "yes" if row[3] else "no"] for row in wanted]
     parts.append(grid(["", "measured", "wanted", "holds"], rows))
-    head = ["memory, MB", "above imports", "half of the rows", "shards loaded", "their rows"]
+    head = ["memory, MB", "above imports", "half of the rows"]
     rows = [
-        [
-            f"worker {i}",
-            megabytes(x["above"]),
-            megabytes(x["own"]),
-            str(x["shards"]),
-            megabytes(x["held"]),
-        ]
+        [f"worker {i}", megabytes(x["above"]), megabytes(x["own"])]
         for i, x in enumerate(result["memory"], 1)
     ]
     parts.append(grid(head, rows))

@@ -13,6 +13,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import MISSING, Field, dataclass, field, fields
 from inspect import Parameter, Signature
 from typing import Any
@@ -137,13 +138,19 @@ def drawn(row: Row, arguments: dict[str, Any], workers: Any = None) -> Draws:
     """Make a sampler, run it, here or on the workers of a cluster, and return its draws."""
     of_run = {k: arguments[k] for k in inspect.signature(wish).parameters if k != "params"}
     of_plan = {k: v for k, v in arguments.items() if k not in of_run or k == "verbose"}
-    elsewhere = None
-    if workers is not None:
-        from .distributed import Spread, Visits
+    if workers is None:
+        return sampled(row, of_plan, of_run)
+    from .distributed import Spread, Visits
 
-        kind = Visits if isinstance(of_plan["dataset"], Shards) else Spread
-        elsewhere = kind(workers, row.name, of_plan, of_run)
-        of_plan = dict(elsewhere.arguments)
+    kind = Visits if isinstance(of_plan["dataset"], Shards) else Spread
+    with closing(kind(workers, row.name, of_plan, of_run)) as elsewhere:
+        return sampled(row, dict(elsewhere.arguments), of_run, elsewhere)
+
+
+def sampled(
+    row: Row, of_plan: dict[str, Any], of_run: dict[str, Any], elsewhere: Any = None
+) -> Draws:
+    """Make a sampler by its arguments, and run it by those of the run, here or elsewhere."""
     plan = row.plan(of_plan)
     wished = wish(plan.params, **of_run)
     tempered = callable(plan.temperature) or plan.temperature != 1

@@ -184,6 +184,12 @@ class Feeder:
             raise
         return self.blocks[j % SLOTS]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all buffers."""
+        blocks = sum(x.nbytes for x in tree.leaves(self.arrays))
+        return blocks + (0 if self.resident is None else self.resident.nbytes)
+
     def ask_schedules(self, j: int, first: int, last: int) -> None:
         """Evaluate the schedules for iterations first ... last − 1 of block j, and no others."""
         for column, h in enumerate(self.schedule):

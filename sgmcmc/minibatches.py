@@ -275,6 +275,7 @@ def minibatches_of(
         return InOrder(N, n, seed, inner, source.buffer_rows)
     if not in_turn(kind, N, n, inner):
         return Independent(N, n, seed)
-    if source.is_outside:
+    is_large_shard = source.stands_for is not None and N * source.row_bytes > 2 * WINDOW_BYTES
+    if source.is_outside or is_large_shard:  # no copy of all rows is made
         return InWindows(N, n, seed, inner, source.row_bytes)
     return Reshuffled(N, n, seed, inner)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,6 +119,16 @@ class Model:
         """Apply `fn` to each chain's part of the nests."""
         return each_chain(fn, *nests, in_turn=self.in_turn)
 
+    def free(self, x: Any) -> Any:
+        """Map the chart coordinates of each chain to free coordinates, which are not white."""
+        return x if self.chart.affine is None else each_chain(self.chart.free, x)
+
+    def of_free(self, x: Any, gradient: Any) -> Any:
+        """Turn each chain's gradient by free coordinates into that by chart coordinates."""
+        if self.chart.affine is None:
+            return gradient
+        return each_chain(partial(pulled_back, self.chart.free), x, gradient)
+
     def params(self, x: Any) -> Any:
         """Map the chart coordinates of each chain to the user's values."""
         return x if self.chart.is_identity else each_chain(self.chart.forward, x)
@@ -185,6 +196,14 @@ def total(model: Model, source: Source, x: Any, method: str) -> Evaluation:
         part = tree.map(lambda a: a.numpy().astype(np.float64), part)
         total = part if total is None else tree.map(np.add, total, part)
     return total
+
+
+def pulled_back(function: Callable, x: Any, gradient: Any) -> Any:
+    """Return the gradient by x, given that by function(x)."""
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        value = function(x)
+    return tape.gradient(value, x, output_gradients=gradient)
 
 
 def as_counts(counts: Any, like: tf.Tensor) -> tf.Tensor:

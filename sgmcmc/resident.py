@@ -39,6 +39,7 @@ class InPlace:
     """The arrays as they are, from which rows are gathered by their numbers."""
 
     by_row = True
+    nbytes = 0  # but for copies of what cannot be read in place
 
     def __init__(self, source: Source) -> None:
         self.data = {k: tensor(readable(x)) for k, x in source.arrays.items()}
@@ -80,6 +81,11 @@ class Shuffled:
             k: page_aligned(shape, source.dtypes[k]) for k, shape in source.shapes(*each).items()
         }
         return arrays, {k: tensor(x) for k, x in arrays.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all buffers."""
+        return sum(x.nbytes for x in self.arrays.values())
 
     def at(self, iteration: int) -> dict[str, tf.Tensor]:
         """The data for this iteration."""
@@ -132,6 +138,11 @@ class Windows(Shuffled):
         self.spare = self.empty()
         self.worker = ThreadPoolExecutor(1, "sgmcmc-windows")
         self.pending: tuple[int, Future[None]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all buffers."""
+        return 2 * super().nbytes
 
     def at(self, iteration: int) -> dict[str, tf.Tensor]:
         """The data for this iteration."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -124,17 +125,17 @@ def subposteriors(
     given = {**given, "verbose": False}
     see_pickled(given)
     with connected(client or LOCAL) as workers:
-        if loaded is not None:
-            data = Sharded(loaded, workers, checks.dtype(arguments.get("dtype", "float32")))
-            futures = [
-                data.call(of_loaded, s, sampler, given, mark, seed) for s, mark in enumerate(marks)
-            ]
-        else:
+        if loaded is None:
             futures = [
                 workers.submit(subposterior, sampler, given, *each, seed, pure=False)
                 for each in zip(parts, marks)
             ]
-        return workers.gather(futures)
+            return workers.gather(futures)
+        dtype = checks.dtype(arguments.get("dtype", "float32"))
+        with closing(Sharded(loaded, workers, dtype)) as data:
+            return data.all(
+                of_loaded, {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
+            )
 
 
 def subposterior(

@@ -14,9 +14,9 @@ from ..outside import Outside
 from ..plan import Plan
 from ..sampler import Sampler, State
 from ..store.writing import start_of
-from .cluster import threads
+from .cluster import tell, threads
 from .rounds import Ends, Rounds
-from .worker import File, Recipe, advance, as_array
+from .worker import File, Recipe, advance, as_array, forget
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
 
@@ -85,6 +85,10 @@ class Spread:
         ends = Ends(sampler.state.iteration, end)
         rounds = Rounds(sampler, self.groups(plan, sampler), submit, ends)
         rounds.run(collectors, progress, origin)
+
+    def close(self) -> None:
+        """Let the workers forget this run, without waiting for them."""
+        tell(self.client, forget, self.token)
 
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
         """Return what takes the place of `Sampler.run`."""

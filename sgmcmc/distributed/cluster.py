@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,10 @@ from ..cores import cores
 
 LOCAL = "local"
 WAIT = 60  # seconds for the first worker
+QUIET = {  # with Dask's own settings, its profiler and clock take 4 % of the time of the cores
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
 WANTED = (
     "client must be a dask.distributed.Client, the address of a scheduler such as "
     f"'tcp://host:8786', or {LOCAL!r} for workers on this machine"
@@ -24,7 +28,7 @@ WANTED = (
 def connected(client: Any) -> Iterator[Any]:
     """Give a client of a cluster with workers that can run samplers; close what was opened."""
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError:
         raise ImportError("client wants Dask: pip install 'sgmcmc[dask]'") from None
     with contextlib.ExitStack() as opened:
@@ -33,13 +37,7 @@ def connected(client: Any) -> Iterator[Any]:
             if found.asynchronous:
                 raise ValueError("client must not be asynchronous: pass one that waits for results")
         elif client == LOCAL:
-            cluster = LocalCluster(
-                n_workers=cores(),
-                threads_per_worker=1,
-                dashboard_address=":0",
-                env={"SGMCMC_ONE_CORE": "1"},  # each worker has a core, and prepares rows on it
-            )
-            found = opened.enter_context(Client(opened.enter_context(cluster)))
+            found = opened.enter_context(Client(opened.enter_context(local_cluster(cores()))))
         elif isinstance(client, str):
             try:
                 found = opened.enter_context(Client(client))
@@ -57,6 +55,20 @@ def connected(client: Any) -> Iterator[Any]:
         yield found
 
 
+def local_cluster(workers: int) -> Any:
+    """Start workers of one core on this machine, where Dask takes little time from the chains."""
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set(QUIET):
+        return LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            env={"SGMCMC_ONE_CORE": "1"},  # each worker has a core, and prepares rows on it
+        )
+
+
 def versions() -> dict[str, str]:
     """The versions on which draws depend."""
     return {"sgmcmc": __version__, "tensorflow": tf.__version__, "numpy": np.__version__}
@@ -72,6 +84,16 @@ def check_versions(client: Any) -> None:
                 f"client: the worker {address} must have the packages of this process, {here}, "
                 f"but {said}"
             )
+
+
+def tell(client: Any, function: Callable, token: str) -> None:
+    """Let all workers call a coroutine function of a token, without waiting for them.
+
+    It does not matter if they cannot be told.
+    """
+    if client.status == "running":
+        with contextlib.suppress(Exception):
+            client.run(function, token, wait=False, on_error="ignore")
 
 
 def threads(client: Any) -> int:

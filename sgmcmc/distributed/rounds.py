@@ -10,12 +10,12 @@ import numpy as np
 from .. import tree
 from ..progress import Progress
 from ..sampler import Collector, Sampler, State, is_by_chain, of_all_chains, some_chains
+from .tasks import LOST, Tasks
 from .worker import Round, as_array, as_tensor
 
 ROUND_SECONDS = 2.0  # of a round, once it is known how many iterations that is
 FIRST, FASTER = 100, 4  # iterations of the first round, and by what factor rounds grow at most
 AHEAD = 16  # rounds by which chains may be ahead of the slowest
-TRIALS = 3  # of a round whose worker or data were lost
 
 
 class Ends:
@@ -51,6 +51,8 @@ class Rounds:
         data that were sent to workers may be lost.
     ends : Ends
         The iterations at which rounds end.
+    waits : function of a future
+        Whether Dask keeps a round for a worker that is gone.
     """
 
     def __init__(
@@ -59,12 +61,13 @@ class Rounds:
         groups: Sequence[Sequence[int]],
         submit: Callable[[int, Sequence[int], State, int, int], Any],
         ends: Ends,
+        waits: Callable[[Any], bool] = lambda future: False,
     ) -> None:
         self.sampler, self.groups, self.submit, self.ends = sampler, groups, submit, ends
         self.by_chain = is_by_chain(sampler.state)
         self.states = [tree.map(as_array, some_chains(sampler.state, g)) for g in groups]
         self.number = [0] * len(groups)  # of the round that a group makes
-        self.trial = [0] * len(groups)
+        self.tasks = Tasks(lambda g: f"made a round of the chains {list(groups[g])}", waits)
         self.together = 0  # rounds whose draws are put together
         self.ready: dict[tuple[int, int], Round] = {}
 
@@ -75,35 +78,38 @@ class Rounds:
         origin: int,
     ) -> None:
         """Make all rounds, and hand their draws to the collectors."""
-        from distributed import as_completed
-
-        running: dict[Any, int] = {}
-        active, idle = as_completed(), list(range(len(self.groups)))
+        idle = list(range(len(self.groups)))
         try:
-            while idle or running:
+            while True:
                 for g in [g for g in idle if self.may_go_on(g)]:
                     idle.remove(g)
-                    r = self.number[g]
-                    state, until = self.states[g], self.ends.of(r)
-                    future = self.submit(r, self.groups[g], state, until, self.trial[g])
-                    running[future] = g
-                    active.add(future)
-                future = next(active)
-                g = running.pop(future)
-                found = self.result(g, future)
-                if found is not None:
-                    self.ready[self.number[g], g] = found
-                    self.ends.learn(self.number[g], found.seconds)
-                    self.states[g] = found.state
-                    self.number[g] += 1
-                    self.trial[g] = 0
-                if found is None or (found.error is None and not self.is_done(g)):
-                    idle.append(g)
+                    self.begin(g)
                 while self.put_together(collectors, progress, origin):
-                    pass
+                    pass  # while workers are busy
+                if self.tasks.running:
+                    g, found = self.tasks.next()
+                    if self.goes_on(g, found):
+                        idle.append(g)
+                elif not idle:
+                    break
         finally:
-            for future in running:
-                future.cancel()
+            self.tasks.cancel()
+
+    def begin(self, g: int) -> None:
+        """Let a worker make the next round of a group."""
+        r, trial = self.number[g], self.tasks.trials[g]
+        future = self.submit(r, self.groups[g], self.states[g], self.ends.of(r), trial)
+        self.tasks.start(g, future)
+
+    def goes_on(self, g: int, found: Any) -> bool:
+        """Take what a round of a group made, and return whether there is another one to make."""
+        if found is LOST:
+            return True
+        self.ready[self.number[g], g] = found
+        self.ends.learn(self.number[g], found.seconds)
+        self.states[g] = found.state
+        self.number[g] += 1
+        return found.error is None and not self.is_done(g)
 
     def is_done(self, g: int) -> bool:
         """Whether a group has made all its rounds."""
@@ -112,23 +118,6 @@ class Rounds:
     def may_go_on(self, g: int) -> bool:
         """Whether a group is not too far ahead of the slowest."""
         return self.number[g] < self.together + AHEAD
-
-    def result(self, g: int, future: Any) -> Round | None:
-        """Return what a round made, or None if it was lost and is to be made again."""
-        from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
-
-        try:
-            return future.result()
-        except (KilledWorker, FutureCancelledError) as error:
-            self.trial[g] += 1
-            if self.trial[g] >= TRIALS:
-                raise RuntimeError(
-                    f"client: the workers that made a round of the chains {list(self.groups[g])} "
-                    f"were lost {TRIALS} times ({type(error).__name__}). Most often they had too "
-                    "little memory: see their logs"
-                ) from error
-            return None
 
     def put_together(
         self, collectors: Iterable[Collector], progress: Progress | None, origin: int

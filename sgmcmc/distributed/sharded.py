@@ -114,6 +114,10 @@ class Visits(Spread):
         arguments = {k: v for k, v in whole.arguments.items() if k != "dataset"}
         return replace(whole, arguments=arguments)
 
+    def close(self) -> None:
+        self.data.close()
+        super().close()
+
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
         if "round_iterations" not in sampler.settings:
             recipe = self.recipe(plan, sampler, 0)
@@ -140,7 +144,7 @@ class Visits(Spread):
             return self.data.call(visit, where, *arguments)
 
         groups = [[c] for c in range(sampler.engine.chains)]
-        Rounds(sampler, groups, submit, ends).run(collectors, progress, origin)
+        Rounds(sampler, groups, submit, ends, self.data.waits).run(collectors, progress, origin)
 
     def round_iterations(self, recipe: Recipe, plan: Plan, sampler: Sampler) -> int:
         """Return how many iterations a round has: as given, or as a worker has time for.
@@ -188,7 +192,7 @@ class Visits(Spread):
         state = tree.map(as_array, some_chains(sampler.state, [0]))
         recipe = replace(recipe, origin=int(state.iteration))
         until = int(state.iteration) + count
-        found = self.data.call(visit, 0, recipe, [0], state, until, 0, None).result()
+        [found] = self.data.all(visit, {0: (recipe, [0], state, until, 0, None)})
         if found.error is not None:
             raise found.error
         return found

@@ -16,7 +16,9 @@ from .. import checks
 from ..columns import parquet
 from ..sampler import State
 from ..source import Source
+from .cluster import tell
 from .partitions import is_of_dask, partitions
+from .tasks import LOST, Tasks
 from .tilted import Tilt, Tilted
 from .worker import Recipe, Round, advance, plan_of
 
@@ -24,20 +26,22 @@ HDF5 = ".h5", ".hdf5"
 Part = Mapping[str, Any] | str | Path | Callable[[], Mapping[str, Any]]
 lock = threading.Lock()
 loaded: dict[tuple[str, int], Source] = {}  # in this process
-plans: WeakKeyDictionary[Source, tuple[str, Any]] = WeakKeyDictionary()
+plans: dict[Source, tuple[str, Any]] = {}  # by shard, with the name of the run
 
 
 class Shards:
     """Data in parts that workers load themselves: pass it as `dataset`, with a `client`.
 
     No shard is sent through the scheduler. A worker loads the shards that it is to work on, and
-    keeps them: one for each worker is best, and others take theirs over if it is busy or lost. Of
-    files, it reads parts of 32 MB at a time. Arrays in memory are there twice, once shuffled. Zarr
-    decodes its files by the codecs that they name, so open only those that you trust. The
-    number of rows may differ from shard to shard, and so may what is in them. The mode is searched
-    for on all shards, each of which returns its sum of gradients. A chain then makes rounds. In
-    each it visits one shard, which is drawn with a probability proportional to its rows, and takes
-    all minibatches from there, with weights for all N rows.
+    keeps them; others take them over if it is lost. Have more chains than workers, so that few
+    workers wait for one. Of files, and of more than 64 MB of arrays, a worker shuffles parts of
+    32 MB at a time; of fewer it has a shuffled copy. So it needs the memory of its shards and
+    200 MB. Zarr decodes its files by the codecs that they name: open only those that you trust.
+
+    The number of rows may differ from shard to shard, and so may what is in them. The mode is
+    searched for on all shards, each of which returns its sum of gradients. A chain then makes
+    rounds. In each it visits one shard, which is drawn with a probability proportional to its rows,
+    and takes all minibatches from there, with weights for all N rows.
 
     With control variates, rounds may be long: the gradient at the mode is that of all shards, and
     with up to 300 parameters the curvature there is corrected to that of all. (With more, draws are
@@ -153,8 +157,7 @@ def shard(where: Where, part: Part) -> Source:
     key, dtype = (where.token, where.number), tf.as_dtype(where.dtype)
     with lock:
         if key not in loaded:
-            for old in [k for k in loaded if k[0] != where.token]:
-                del loaded[old]
+            drop([old for old in loaded if old[0] != where.token])
             found = load(part, where.columns, where.number)
             try:
                 loaded[key] = Source(checks.dataset(found, dtype), dtype)
@@ -167,6 +170,18 @@ def shard(where: Where, part: Part) -> Source:
 def on_shard(where: Where, part: Part, function: Callable, arguments: tuple) -> Any:
     """Call function(shard, ...) on a worker."""
     return function(shard(where, part), *arguments)
+
+
+async def unload(token: str) -> None:
+    """Forget the shards of data that are done with."""
+    with lock:
+        drop([key for key in loaded if key[0] == token])
+
+
+def drop(keys: Iterable[tuple[str, int]]) -> None:
+    """Forget shards, and the models that were made with them."""
+    for key in keys:
+        plans.pop(loaded.pop(key), None)
 
 
 class Homes:
@@ -217,6 +232,7 @@ class Sharded:
         self.token, self.N = uuid.uuid4().hex, None
         self.sent: dict[int, Any] = {}  # futures of shards that are in memory here
         self.homes = Homes(client, len(shards.parts))
+        self.home_of: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by future
         self.last: tuple[bytes, dict[str, np.ndarray]] = b"", {}
         looks = self.all(look, dict.fromkeys(range(len(shards.parts)), ()))
         self.rows = np.array([found["rows"] for found in looks])
@@ -233,15 +249,20 @@ class Sharded:
         }
 
     def call(self, function: Callable, number: int, *arguments: Any) -> Any:
-        """Let the home of a shard call function(shard, ...), and return a future."""
+        """Let the home of a shard call function(shard, ...), and return a future.
+
+        No other worker may do it, as it would load the shard. If the home is lost, see `waits`.
+        """
         where = Where(self.token, number, self.shards.columns, self.dtype.name, self.N)
-        return self.client.submit(
-            on_shard,
-            *(where, self.part(number), function, arguments),
-            pure=False,
-            workers=[self.homes.of(number)],
-            allow_other_workers=True,
-        )
+        part, home = self.part(number), self.homes.of(number)
+        task = where, part, function, arguments
+        future = self.client.submit(on_shard, *task, pure=False, workers=[home])
+        self.home_of[future] = home
+        return future
+
+    def waits(self, future: Any) -> bool:
+        """Whether the worker that is to do this is gone."""
+        return self.home_of[future] not in self.client.nthreads()
 
     def part(self, number: int) -> Any:
         """Return what a worker loads a shard by. Arrays in memory are sent once, to its home."""
@@ -255,7 +276,23 @@ class Sharded:
 
     def all(self, function: Callable, arguments: Mapping[int, tuple]) -> list[Any]:
         """Call function(shard, ...) for some shards, by their numbers, and wait for the results."""
-        return self.client.gather([self.call(function, i, *own) for i, own in arguments.items()])
+        tasks = Tasks(lambda i: f"had shard {i}", self.waits)
+        found: dict[int, Any] = {}
+        try:
+            for i, own in arguments.items():
+                tasks.start(i, self.call(function, i, *own))
+            while tasks.running:
+                i, found[i] = tasks.next()
+                if found[i] is LOST:
+                    self.sent.clear()  # it may be lost with a worker
+                    tasks.start(i, self.call(function, i, *arguments[i]))
+        finally:
+            tasks.cancel()
+        return [found[i] for i in arguments]
+
+    def close(self) -> None:
+        """Let the workers forget the shards, without waiting for them."""
+        tell(self.client, unload, self.token)
 
     def take(self, index: np.ndarray) -> dict[str, np.ndarray]:
         """Return the rows with these numbers, of all arrays."""

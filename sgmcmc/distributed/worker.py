@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import mmap
 import threading
 import time
@@ -22,7 +24,7 @@ from ..sampler import Sampler, State
 from ..source import Source
 from ..store.resuming import standing_at
 
-KEPT = 4  # samplers of a worker that are between rounds: each may have 100 MB of rows
+KEPT_BYTES = 64 << 20  # of a worker's samplers, each of which has rows in shuffled order
 lock = threading.Lock()
 idle: OrderedDict[tuple, list[Made]] = OrderedDict()
 
@@ -73,6 +75,11 @@ class Made(NamedTuple):
     sampler: Sampler
     wish: Wish
 
+    @property
+    def nbytes(self) -> int:
+        """Of rows and random numbers."""
+        return self.sampler.feeder.nbytes
+
 
 class Round(NamedTuple):
     """What a round made: draws (draws, chains, ...) from number `at` on, and the chains' state."""
@@ -120,8 +127,11 @@ def advance(
     place of that of the plan.
     """
     key = recipe.token, len(chains), number, estimator is not None
-    made = taken(key, recipe, state, source, estimator)
+    made = taken(key)
+    is_new = made is None
+    made = made or new(key, recipe, state, source, estimator)
     sampler, wish = made
+    make_room(made)
     try:
         sampler.feeder.serve(chains[0])
         sampler.place(tree.map(as_tensor, state))
@@ -137,15 +147,24 @@ def advance(
         return Round(*gathered.all(), tree.map(as_array, sampler.state), seconds, error)
     finally:
         given_back(key, made)
+        if is_new:  # its program was compiled
+            give_memory_back()
 
 
-def taken(
+def taken(key: tuple) -> Made | None:
+    """Take a sampler that is idle, if there is one."""
+    with lock:
+        ready = idle.pop(key, [])
+        if len(ready) > 1:
+            idle[key] = ready[1:]
+        return ready[0] if ready else None
+
+
+def new(
     key: tuple, recipe: Recipe, state: State, source: Source | None, estimator: Estimator | None
 ) -> Made:
-    """Take a sampler of so many chains that is idle, or make one."""
-    with lock:
-        if ready := idle.get(key):
-            return ready.pop()
+    """Make a sampler of so many chains."""
+    give_memory_back()  # that of the search for the mode
     _, count, number, _ = key
     many = {} if recipe.settings["n_chains"] is None else {"n_chains": count}
     plan = plan_of(recipe, source, **many)
@@ -170,13 +189,33 @@ def plan_of(recipe: Recipe, source: Source | None, **more: Any) -> Plan:
 
 
 def given_back(key: tuple, made: Made) -> None:
-    """Keep a sampler for the next round, and forget those that were used longest ago."""
+    """Keep a sampler for the next round."""
     with lock:
         idle.setdefault(key, []).append(made)
         idle.move_to_end(key)
-        while sum(map(len, idle.values())) > KEPT:
-            oldest = next(key for key in idle if idle[key])
-            idle[oldest].pop(0).sampler.feeder.close()
+
+
+def make_room(made: Made) -> None:
+    """Forget the samplers that were used longest ago, as far as this one needs their memory."""
+    with lock:
+        while idle and made.nbytes + sum(m.nbytes for ms in idle.values() for m in ms) > KEPT_BYTES:
+            for old in idle.popitem(last=False)[1]:
+                old.sampler.feeder.close()
+
+
+async def forget(token: str) -> None:
+    """Forget the samplers of a run, which has ended."""
+    with lock:
+        for key in [key for key in idle if key[0] == token]:
+            for old in idle.pop(key):
+                old.sampler.feeder.close()
+    give_memory_back()
+
+
+def give_memory_back() -> None:
+    """Return what was freed to the system, on Linux: 50 MB after programs were compiled."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def as_array(x: Any) -> Any:

@@ -33,25 +33,33 @@ def relative(model: Model, x: Any, centre: Any, batch: Batch, weights: Any = ())
     The centre has the point, `x`, and the log likelihood of all data there, `full`, with an axis of
     chains, of length 1 if they share it. Rows may have weights, (chains, rows).
     """
+    # In free coordinates, so that a product with the matrix of white ones is made once, at the end
+    free, at, there_at = model.behind(None), model.free(x), model.free(centre.x)
 
     def here_and_there(x: Any, rows: Any, centre: Any) -> tuple[Evaluation, Evaluation]:
-        here = model.data(x, rows)
+        here = free.data(x, rows)
         # 0 * g: one after the other. In parallel, XLA hands microseconds of work to threads.
         then = tree.map(lambda c, g: c + 0 * g, centre, here.gradient)
-        return here, model.data(then, rows)
+        return here, free.data(then, rows)
 
     if isinstance(weights, tuple):
-        both = model.each_chain(here_and_there, x, batch.rows, centre.x)
+        both = free.each_chain(here_and_there, at, batch.rows, there_at)
     else:
-        here = weighted(model, x, batch.rows, weights)
-        then = tree.map(lambda c, g: c + 0 * g, centre.x, here.gradient)
-        both = here, weighted(model, then, batch.rows, weights)
+        here = weighted(free, at, batch.rows, weights)
+        then = tree.map(lambda c, g: c + 0 * g, there_at, here.gradient)
+        both = here, weighted(free, then, batch.rows, weights)
     here, there = tree.map(lambda a: batch.scale * a, both)
-    value, gradient = tree.map(lambda c, a, b: c + (a - b), centre.full, here, there)
-    error = tree.map(tf.subtract, centre.full.gradient, there.gradient)
-    for a, c, e in zip(*map(tree.leaves, (x, centre.x, error))):
-        value += tf.reduce_sum((a - c) * e, axis=range(1, a.shape.rank))
-    return posterior(model, x, Evaluation(value, gradient), batch)
+    value, full = centre.full.value + (here.value - there.value), centre.full.gradient
+    value += along(x, centre.x, full) - along(at, there_at, there.gradient)
+    gradient = tree.map(tf.subtract, here.gradient, there.gradient)
+    found = posterior(free, at, Evaluation(value, gradient), batch)
+    return found._replace(gradient=tree.map(tf.add, full, model.of_free(x, found.gradient)))
+
+
+def along(x: Any, centre: Any, gradient: Any) -> tf.Tensor:
+    """Return by how much each chain's function changes from a centre to x, to first order."""
+    each = zip(*map(tree.leaves, (x, centre, gradient)))
+    return tf.add_n([tf.reduce_sum((a - c) * g, axis=range(1, a.shape.rank)) for a, c, g in each])
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from .. import checks, tree
 from ..curvature import NOT_DIFFERENTIABLE
-from ..model import Batch, Evaluation, Model
+from ..model import Batch, Evaluation, Model, each_chain, pulled_back
 from ..source import Source
 from ..spaces import Chart
 from .rows import by_row
@@ -76,13 +77,9 @@ class Predictors(Whole):
         return x if self.is_plain else self.model.each_chain(self.model.chart.inside, x)
 
     def back(self, x: Any, gradient: Any) -> Any:
-        def pulled_back(x: Any, gradient: Any) -> Any:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(x)
-                inside = self.model.chart.inside(x)
-            return tape.gradient(inside, x, output_gradients=gradient)
-
-        return gradient if self.is_plain else self.model.each_chain(pulled_back, x, gradient)
+        if self.is_plain:
+            return gradient
+        return each_chain(partial(pulled_back, self.model.chart.inside), x, gradient)
 
     def is_linear(self, point: Any, rows: Any) -> list[bool]:
         d = rows[self.features].shape[-1]

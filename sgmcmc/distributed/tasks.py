@@ -1,0 +1,71 @@
+"""Tasks on the workers of a cluster, which are done again if a worker is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+TRIALS = 3  # of a task whose worker or data were lost
+LOOK = 2.0  # seconds without a result, after which lost workers are looked for
+LOST = object()  # what a lost task returns
+
+
+class Tasks:
+    """Tasks that run at the same time, each with a key of its own.
+
+    Parameters
+    ----------
+    named : function of a key
+        What a task does, for an error message.
+    waits : function of a future
+        Whether Dask keeps a task for a worker that is gone.
+    """
+
+    def __init__(
+        self, named: Callable[[Any], str], waits: Callable[[Any], bool] = lambda future: False
+    ) -> None:
+        from distributed import as_completed
+
+        self.named, self.waits = named, waits
+        self.active = as_completed()
+        self.running: dict[Any, Any] = {}
+        self.trials: Counter = Counter()  # that were lost
+
+    def start(self, key: Any, future: Any) -> None:
+        """Add a task that was submitted."""
+        self.running[future] = key
+        self.active.add(future)
+
+    def next(self) -> tuple[Any, Any]:
+        """Wait for a task, and return its key and its result: LOST if it is to be done again."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        ready = self.active.thread_condition
+        while not self.active.has_ready():
+            with ready:
+                in_time = self.active.has_ready() or ready.wait(LOOK)
+            if not in_time:
+                for future in [future for future in self.running if self.waits(future)]:
+                    future.cancel()
+        future = next(self.active)
+        key = self.running.pop(future)
+        try:
+            found = future.result()
+        except (KilledWorker, FutureCancelledError) as error:
+            self.trials[key] += 1
+            if self.trials[key] == TRIALS:
+                raise RuntimeError(
+                    f"client: the workers that {self.named(key)} were lost {TRIALS} times "
+                    f"({type(error).__name__}). Most often they had too little memory: see their "
+                    "logs"
+                ) from error
+            return key, LOST
+        self.trials.pop(key, None)
+        return key, found
+
+    def cancel(self) -> None:
+        """Cancel all that run."""
+        for future in self.running:
+            future.cancel()
