@@ -290,6 +290,7 @@ class Engine:
         The first result is the number of the first iteration that is not finite, or else `last`.
         """
         self = self.behind(affine)
+        self = replace(self, model=self.model.for_chains(self.chains))
         first, last = tf.unstack(span)
         size, carried = self.size, self.estimator.carried
         once = tf.minimum(last - first, 1) if jit and self.apart else None

@@ -20,6 +20,8 @@ from .random import folded
 from .source import Source
 from .spaces import Chart
 
+COPIES_BYTES = 1 << 17  # of copies of a matrix, which stay in the cache
+
 
 class Evaluation(NamedTuple):
     """A log density, and its gradient in chart coordinates."""
@@ -47,7 +49,8 @@ class Model:
 
     `counters` are users' functions of (params, data, key) that draw counts: the gradients of the
     parameters named in `counted`. If `in_turn`, the model is evaluated for one chain after the
-    other. `jit` is True if its programs are compiled by XLA.
+    other. `jit` is True if its programs are compiled by XLA. `copies` has the matrix of the white
+    coordinates once for each chain, or is ().
     """
 
     chart: Chart
@@ -58,6 +61,7 @@ class Model:
     in_turn: bool = False
     jit: bool = True
     programs: Programs = field(default_factory=Programs, compare=False)
+    copies: Any = ()
 
     @property
     def has_prior(self) -> bool:
@@ -119,19 +123,42 @@ class Model:
         """Apply `fn` to each chain's part of the nests."""
         return each_chain(fn, *nests, in_turn=self.in_turn)
 
+    def for_chains(self, chains: int) -> Model:
+        """The same model, which multiplies by a copy of a small matrix for each chain.
+
+        XLA compiles products of a matrix and a vector. For products with several vectors it calls a
+        library, which takes longer if they are small.
+        """
+        if chains == 1 or len(self.affine) == 0 or self.affine[1].shape.rank < 2:
+            return self
+        matrix = self.affine[1]
+        nbytes = chains * matrix.shape.num_elements() * matrix.dtype.size
+        if nbytes > COPIES_BYTES:
+            return self
+        return replace(self, copies=tf.tile(matrix[None], [chains, 1, 1]))
+
+    def by_chart(self, fn: Callable, *nests: Any) -> Any:
+        """Apply fn(chart, ...) to each chain's part of the nests."""
+        is_one = all(x.shape[0] == 1 for x in tree.leaves(nests))
+        if isinstance(self.copies, tuple) or is_one:
+            return each_chain(partial(fn, self.chart), *nests)
+        return each_chain(
+            lambda matrix, *own: fn(self.chart.with_matrix(matrix), *own), self.copies, *nests
+        )
+
     def free(self, x: Any) -> Any:
         """Map the chart coordinates of each chain to free coordinates, which are not white."""
-        return x if self.chart.affine is None else each_chain(self.chart.free, x)
+        return x if self.chart.affine is None else self.by_chart(Chart.free, x)
 
     def of_free(self, x: Any, gradient: Any) -> Any:
         """Turn each chain's gradient by free coordinates into that by chart coordinates."""
         if self.chart.affine is None:
             return gradient
-        return each_chain(partial(pulled_back, self.chart.free), x, gradient)
+        return self.by_chart(lambda chart, *own: pulled_back(chart.free, *own), x, gradient)
 
     def params(self, x: Any) -> Any:
         """Map the chart coordinates of each chain to the user's values."""
-        return x if self.chart.is_identity else each_chain(self.chart.forward, x)
+        return x if self.chart.is_identity else self.by_chart(Chart.forward, x)
 
     def recorded(self, x: Any) -> Any:
         """The chart coordinates that are recorded of each chain."""

@@ -129,20 +129,20 @@ class Shuffled:
 
 
 class Windows(Shuffled):
-    """Shuffled parts of the data, the next of which is read while one is used."""
+    """Shuffled parts of the data, the next of which is read while one is used, on two cores."""
 
     minibatches: Any
 
     def __init__(self, source: Source, minibatches: Any, inner: int) -> None:
         super().__init__(source, minibatches, inner)
-        self.spare = self.empty()
+        self.spare = (self.arrays, self.data) if ONE_CORE else self.empty()
         self.worker = ThreadPoolExecutor(1, "sgmcmc-windows")
         self.pending: tuple[int, Future[None]] | None = None
 
     @property
     def nbytes(self) -> int:
         """The bytes of all buffers."""
-        return 2 * super().nbytes
+        return super().nbytes * (1 if ONE_CORE else 2)
 
     def at(self, iteration: int) -> dict[str, tf.Tensor]:
         """The data for this iteration."""

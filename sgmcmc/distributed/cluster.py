@@ -14,9 +14,11 @@ from ..cores import cores
 
 LOCAL = "local"
 WAIT = 60  # seconds for the first worker
-QUIET = {  # with Dask's own settings, its profiler and clock take 4 % of the time of the cores
+QUIET = {  # as Dask sets them, its profiler, clock and monitors take 5 % of the time of the cores
     "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
     "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
 }
 WANTED = (
     "client must be a dask.distributed.Client, the address of a scheduler such as "

@@ -7,7 +7,7 @@ methods take one value, without the axis of chains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,10 @@ class Chart:
     def free(self, x: Any) -> Any:
         """The coordinates of the spaces, from those in which the chain moves."""
         return x if self.affine is None else self.affine.forward(x)
+
+    def with_matrix(self, matrix: tf.Tensor) -> Chart:
+        """The same chart with another matrix of the white coordinates."""
+        return replace(self, affine=replace(self.affine, matrix=matrix))
 
     @property
     def is_shrunk(self) -> bool:
