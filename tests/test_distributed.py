@@ -239,6 +239,13 @@ def of_shards(client, shards, name, stepsize, seed, **more):
     )
 
 
+def of_worker():
+    """Which shards a worker has, and how many samplers."""
+    from sgmcmc.distributed import shards, worker
+
+    return {number for _, number in shards.loaded}, len(worker.idle)
+
+
 class TestShards:
     @pytest.mark.parametrize("alike", [True, False])
     @pytest.mark.parametrize("count", [2, 8])
@@ -332,10 +339,10 @@ class TestShards:
             assert_same(draws, of_shards(one, shards, "sgldcv", 1e-4, seed, **given))
 
     def test_files_and_chosen_steps(self, client, tmp_path, seed):
-        """Parquet, NumPy's files and HDF5: as the same rows in one array would give."""
+        """Parquet, NumPy's files, HDF5, Zarr, and a URL."""
         parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-        h5py = pytest.importorskip("h5py")
-        data = np.random.default_rng(seed).normal(size=(3, 500, 2))
+        h5py, zarr = pytest.importorskip("h5py"), pytest.importorskip("zarr")
+        data = np.random.default_rng(seed).normal(size=(5, 500, 2))
         y = data.sum(axis=2)
         parts = [str(tmp_path / "a.parquet")]
         table = arrow.table({"u": data[0, :, 0], "v": data[0, :, 1], "y": y[0]})
@@ -345,6 +352,10 @@ class TestShards:
         with h5py.File(tmp_path / "rows.h5", "w") as file:
             file["x"], file["y"] = data[2], y[2]
         parts.append({k: f"{tmp_path / 'rows.h5'}/{k}" for k in "xy"})
+        zarr.save_array(tmp_path / "x.zarr", data[3])
+        parts.append({"x": tmp_path / "x.zarr", "y": y[3]})
+        np.save(tmp_path / "far.npy", data[4])
+        parts.append({"x": (tmp_path / "far.npy").as_uri(), "y": y[4]})
 
         def log_lik(params, data):
             return -tf.reduce_sum((data["y"] - tf.linalg.matvec(data["x"], params["b"])) ** 2) / 2
@@ -359,9 +370,28 @@ class TestShards:
             verbose=False,
             client=client,
         )
-        assert draws.settings["N"] == 1500
+        assert draws.settings["N"] == 2500
         assert draws.settings["round_iterations"] <= 100
         np.testing.assert_allclose(draws["b"].mean(axis=0), [1, 1], atol=0.02)
+
+    def test_workers_have_shards_of_their_own_and_forget_them(self, client, seed):
+        shards, _ = shards_of(6, seed, True, round_iterations=100)
+        held = []
+
+        def look(report):
+            if report.label != "mode":
+                held.append(list(client.run(of_worker).values()))
+
+        client.wait_for_workers(2)
+        given = {"n_iters": 3000, "minibatches": "reshuffled", "verbose": look}
+        of_shards(client, shards, "sgldcv", 1e-4, seed, **given)
+        for workers in held:
+            assert sum(len(shards) for shards, _ in workers) <= 6
+        assert any(samplers for workers in held for _, samplers in workers)
+        deadline = time.monotonic() + 30  # they are told, and not waited for
+        while any(shards or samplers for shards, samplers in client.run(of_worker).values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     def test_partitions_of_dask(self, client):
         """Each is a shard: the draws are those of the same rows as a list of dicts."""
@@ -437,6 +467,28 @@ def mean_of(x):
 
 def variance_of(x):
     return x.var(axis=0, ddof=1)
+
+
+def test_a_worker_forgets_samplers_whose_memory_another_one_needs(monkeypatch):
+    from sgmcmc.distributed import worker
+
+    class Stand:
+        def __init__(self, nbytes):
+            self.nbytes, self.sampler, self.feeder = nbytes, self, self
+
+        def close(self):
+            closed.append(self.nbytes)
+
+    closed = []
+    monkeypatch.setattr(worker, "idle", type(worker.idle)())
+    for number, nbytes in enumerate([30 << 20, 20 << 20, 10 << 20]):
+        worker.given_back(("run", 1, number, False), Stand(nbytes))
+    worker.make_room(Stand(4 << 20))
+    assert closed == []
+    worker.make_room(Stand(5 << 20))
+    assert closed == [30 << 20]
+    worker.make_room(Stand(100 << 20))
+    assert closed == [30 << 20, 20 << 20, 10 << 20]
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,15 @@ class TestRows:
             assert type(minibatches_of(kind, hundred, n, 1, inner)) is made
 
 
+def test_of_a_large_shard_there_is_no_copy():
+    source = Source({"x": np.broadcast_to(np.float32(0), (10**6, 20))}, tf.float32)  # 80 MB
+    assert type(minibatches_of("reshuffled", source, 100, 1, 1)) is Reshuffled
+    source.stands_for = 10**7
+    found = minibatches_of("reshuffled", source, 100, 1, 1)
+    assert type(found) is InWindows
+    assert not found.is_whole
+
+
 class Steps(sgmcmc.Dynamics):
     """Two minibatches an iteration."""
 

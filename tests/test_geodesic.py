@@ -445,6 +445,7 @@ def test_the_law_of_large_steps(seed):
 # How it is given
 
 
+@pytest.mark.slow
 def test_learning_rate_and_momentum(seed):
     """ε = √(γ/N) and C = ρ/ε, as in appendix E."""
     given = {

@@ -169,7 +169,7 @@ if __name__ == "__main__":
 
 
 @needs_fork
-@pytest.mark.parametrize("method", [slow("fork"), "spawn"])
+@pytest.mark.parametrize("method", [slow("fork"), slow("spawn")])
 def test_processes_that_may_run_samplers_do(method, tmp_path):
     """Forked before TensorFlow was used, or spawned after that."""
     (tmp_path / "early.py").write_text(EARLY)

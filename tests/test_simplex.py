@@ -440,7 +440,7 @@ TWO_PARAMETERS = {  # the log likelihood, arguments, and a patch by which both s
 }
 
 
-@pytest.mark.parametrize("name", [slow(k) if k != "sgrld" else k for k in TWO_PARAMETERS])
+@pytest.mark.parametrize("name", [slow(k) if k != "gibbs" else k for k in TWO_PARAMETERS])
 def test_parameters_have_noise_of_their_own(name, seed, monkeypatch):
     log_lik, more, what, shared = TWO_PARAMETERS[name]
 

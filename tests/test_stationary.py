@@ -251,7 +251,7 @@ def test_half_temperature_refresh_is_rejected(seed, wrong):
 @pytest.mark.parametrize(
     ("dynamics", "seen_in"),
     [
-        (too_little_noise(SGNHT), "thermostat"),
+        slow(too_little_noise(SGNHT), "thermostat"),
         slow(ThermostatKickBeforeDrift, "thermostat"),
         slow(HalfThermostat, "temperature"),
     ],

@@ -57,10 +57,10 @@ class Shards:
     ----------
     parts : list
         One entry for each shard. A path or URL of a Parquet file, or of a folder of such files,
-        that workers can read; a dict of arrays or paths by name: of `.npy` files, of Zarr arrays,
-        or of HDF5 data sets as in "rows.h5/X"; or a function without arguments that returns such a
-        dict, which a worker calls. In place of the list, a data frame of Dask, or a dict of its
-        arrays, each partition of which is a shard.
+        that workers can read; a dict of arrays, paths or URLs by name: of `.npy` files, of Zarr
+        arrays, or of HDF5 data sets as in "rows.h5/X" (workers copy files of URLs); or a function
+        without arguments that returns such a dict, which a worker calls. In place of the list, a
+        data frame of Dask, or a dict of its arrays, each partition of which is a shard.
     round_seconds : float
         About how long a round is, if `round_iterations` is not given. It is measured once how many
         iterations that is, and a run has at least 20 rounds; `settings["round_iterations"]` has the
@@ -130,16 +130,25 @@ def opened(path: str | Path) -> Any:
     """Open an array in a file, of which rows are read as they are needed."""
     path = str(path)
     if path.endswith(".npy"):
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(here(path), mmap_mode="r", allow_pickle=False)
     for ending in HDF5:
         file, found, name = path.partition(ending + "/")
         if found:
             import h5py
 
-            return h5py.File(file + ending, "r")[name]
+            return h5py.File(here(file + ending), "r")[name]
     import zarr
 
     return zarr.open_array(path, mode="r")
+
+
+def here(path: str) -> str:
+    """Return the path of a file on this machine: a copy, if its URL is given."""
+    if "://" not in path:
+        return path
+    import fsspec
+
+    return fsspec.open_local(f"simplecache::{path}")
 
 
 class Where(NamedTuple):
