@@ -393,6 +393,23 @@ class TestShards:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
+    def test_a_worker_that_joins_takes_shards_over(self, seed):
+        """Those that had them forget them."""
+        shards, _ = shards_of(6, seed, True, round_iterations=100)
+        held = []
+        with cluster_of(1) as cluster, distributed.Client(cluster) as client:
+
+            def look(report):
+                if report.label != "mode":
+                    cluster.scale(2)
+                    client.wait_for_workers(2)
+                    held.append([len(shards) for shards, _ in client.run(of_worker).values()])
+
+            given = {"n_iters": 3000, "minibatches": "reshuffled", "verbose": look}
+            of_shards(client, shards, "sgldcv", 1e-4, seed, **given)
+        assert sorted(held[0]) == [0, 6]
+        assert held[-1] == [3, 3]
+
     def test_partitions_of_dask(self, client):
         """Each is a shard: the draws are those of the same rows as a list of dicts."""
         array, frame = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")

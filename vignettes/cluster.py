@@ -147,11 +147,11 @@ print(f"memory of the workers before {before} and after {memory()} MB")
 
 # %% [markdown]
 # The workers began with TensorFlow and the first example in memory. While they work, they have rows
-# as well: of files, shuffled parts of 32 MB at most, and up to 64 MB in all. When the run ends, they
-# forget them.
+# as well: of files, shuffled parts of 32 MB at most, and up to 64 MB in all. When the run ends,
+# they forget them.
 #
-# No other worker opens the files of one that is busy, as that would take memory. So a chain may have
-# to wait for the worker of the shard that it is to visit. Have more chains than workers.
+# No other worker opens the files of one that is busy, as that would take memory. So a chain may
+# have to wait for the worker of the shard that it is to visit. Have more chains than workers.
 #
 # In each round, a chain visits one shard, drawn with a probability proportional to its rows, and
 # takes all minibatches there. Control variates allow that. They use the gradient of all shards at
@@ -271,9 +271,9 @@ temporary.cleanup()
 #
 # A worker that joins late gets work and shards. Those of a worker that leaves go to the others.
 #
-# Dask's profiler, its clock and its monitors take some 5 % of the time of the cores. `client="local"`
-# sets them to take less. On a cluster of your own, put the same into the configuration of its
-# workers and its scheduler:
+# Dask's profiler, its clock and its monitors take some 5 % of the time of the cores.
+# `client="local"` sets them to take less. On a cluster of your own, put the same into the
+# configuration of its workers and its scheduler:
 #
 # ```py
 # dask.config.set({

@@ -20,7 +20,7 @@ from .cluster import tell
 from .partitions import is_of_dask, partitions
 from .tasks import LOST, Tasks
 from .tilted import Tilt, Tilted
-from .worker import Recipe, Round, advance, plan_of
+from .worker import Recipe, Round, advance, let_go, plan_of
 
 HDF5 = ".h5", ".hdf5"
 Part = Mapping[str, Any] | str | Path | Callable[[], Mapping[str, Any]]
@@ -152,10 +152,14 @@ def here(path: str) -> str:
 
 
 class Where(NamedTuple):
-    """A shard, as workers are told of it. `token` is a name for the whole data, of N rows."""
+    """A shard, as workers are told of it. `token` is a name for the whole data, of N rows.
+
+    `beside` are the numbers of all shards that have their home there.
+    """
 
     token: str
     number: int
+    beside: tuple[int, ...]
     columns: Mapping[str, Any]
     dtype: str
     N: int | None
@@ -164,9 +168,10 @@ class Where(NamedTuple):
 def shard(where: Where, part: Part) -> Source:
     """Return a shard that this process has loaded, or load it."""
     key, dtype = (where.token, where.number), tf.as_dtype(where.dtype)
+    at_home = {key, *((where.token, i) for i in where.beside)}
     with lock:
+        drop([old for old in loaded if old not in at_home])
         if key not in loaded:
-            drop([old for old in loaded if old[0] != where.token])
             found = load(part, where.columns, where.number)
             try:
                 loaded[key] = Source(checks.dataset(found, dtype), dtype)
@@ -188,9 +193,11 @@ async def unload(token: str) -> None:
 
 
 def drop(keys: Iterable[tuple[str, int]]) -> None:
-    """Forget shards, and the models that were made with them."""
+    """Forget shards, with the models and samplers that were made with them."""
     for key in keys:
-        plans.pop(loaded.pop(key), None)
+        source = loaded.pop(key)
+        plans.pop(source, None)
+        let_go(source)
 
 
 class Homes:
@@ -262,8 +269,9 @@ class Sharded:
 
         No other worker may do it, as it would load the shard. If the home is lost, see `waits`.
         """
-        where = Where(self.token, number, self.shards.columns, self.dtype.name, self.N)
         part, home = self.part(number), self.homes.of(number)
+        beside = tuple(i for i, other in self.homes.home.items() if other == home)
+        where = Where(self.token, number, beside, self.shards.columns, self.dtype.name, self.N)
         task = where, part, function, arguments
         future = self.client.submit(on_shard, *task, pure=False, workers=[home])
         self.home_of[future] = home

@@ -8,7 +8,7 @@ import mmap
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from ..store.resuming import standing_at
 KEPT_BYTES = 64 << 20  # of a worker's samplers, each of which has rows in shuffled order
 lock = threading.Lock()
 idle: OrderedDict[tuple, list[Made]] = OrderedDict()
+ended: set[str] = set()  # the tokens of runs
 
 
 @dataclass(frozen=True)
@@ -189,10 +190,13 @@ def plan_of(recipe: Recipe, source: Source | None, **more: Any) -> Plan:
 
 
 def given_back(key: tuple, made: Made) -> None:
-    """Keep a sampler for the next round."""
+    """Keep a sampler for the next round, if its run has not been interrupted meanwhile."""
     with lock:
-        idle.setdefault(key, []).append(made)
-        idle.move_to_end(key)
+        if key[0] in ended:
+            made.sampler.feeder.close()
+        else:
+            idle.setdefault(key, []).append(made)
+            idle.move_to_end(key)
 
 
 def make_room(made: Made) -> None:
@@ -205,11 +209,22 @@ def make_room(made: Made) -> None:
 
 async def forget(token: str) -> None:
     """Forget the samplers of a run, which has ended."""
+    ended.add(token)
+    close(lambda key, _: key[0] == token)
+    give_memory_back()
+
+
+def let_go(source: Source) -> None:
+    """Forget the samplers of a shard, which is at home elsewhere now."""
+    close(lambda _, made: made.sampler.feeder.source is source)
+
+
+def close(is_old: Callable[[tuple, Made], bool]) -> None:
+    """Forget idle samplers."""
     with lock:
-        for key in [key for key in idle if key[0] == token]:
+        for key in [key for key, ready in idle.items() if is_old(key, ready[0])]:
             for old in idle.pop(key):
                 old.sampler.feeder.close()
-    give_memory_back()
 
 
 def give_memory_back() -> None:
