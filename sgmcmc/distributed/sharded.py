@@ -119,12 +119,12 @@ class Visits(Spread):
         super().close()
 
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
+        if type(plan.estimator) is not Gradient:
+            self.tilts = tilts(self.source, plan.model, sampler, self.data.rows)
         if "round_iterations" not in sampler.settings:
             recipe = self.recipe(plan, sampler, 0)
             each = self.round_iterations(recipe, plan, sampler)
             sampler.settings["round_iterations"] = each
-        if type(plan.estimator) is not Gradient:
-            self.tilts = tilts(self.source, plan.model, sampler, self.data.rows)
         return super().instead_of(plan, sampler)
 
     def run(
@@ -192,7 +192,7 @@ class Visits(Spread):
         state = tree.map(as_array, some_chains(sampler.state, [0]))
         recipe = replace(recipe, origin=int(state.iteration))
         until = int(state.iteration) + count
-        [found] = self.data.all(visit, {0: (recipe, [0], state, until, 0, None)})
+        [found] = self.data.all(visit, {0: (recipe, [0], state, until, 0, self.tilts[0])})
         if found.error is not None:
             raise found.error
         return found
