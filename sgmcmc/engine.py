@@ -48,7 +48,8 @@ class Engine:
     of the data and of a minibatch, `row_bytes` is the size of a row, and `size` the number of
     iterations in a block. `many` is True if the user sees an axis of chains. If `tempered`, the
     last column of the schedule is the temperature. If it `keeps_gradients`, it records the points
-    at which gradients were taken, and the gradients.
+    at which gradients were taken, and the gradients. If `copied`, each chain has a copy of the
+    matrix of the white coordinates.
     """
 
     model: Model
@@ -65,6 +66,7 @@ class Engine:
     dtype: Any
     many: bool
     keeps_gradients: bool = False
+    copied: bool = False
 
     @property
     def apart(self) -> bool:
@@ -81,6 +83,7 @@ class Engine:
             self.tempered,
             tuple(self.gibbs),
             self.keeps_gradients,
+            self.copied,
             self.wanted.index,
         )
 
@@ -290,7 +293,8 @@ class Engine:
         The first result is the number of the first iteration that is not finite, or else `last`.
         """
         self = self.behind(affine)
-        self = replace(self, model=self.model.for_chains(self.chains))
+        if self.copied:
+            self = replace(self, model=self.model.with_copies(self.chains))
         first, last = tf.unstack(span)
         size, carried = self.size, self.estimator.carried
         once = tf.minimum(last - first, 1) if jit and self.apart else None

@@ -123,19 +123,20 @@ class Model:
         """Apply `fn` to each chain's part of the nests."""
         return each_chain(fn, *nests, in_turn=self.in_turn)
 
-    def for_chains(self, chains: int) -> Model:
-        """The same model, which multiplies by a copy of a small matrix for each chain.
+    def has_small_matrix(self, chains: int) -> bool:
+        """Whether copies of the matrix of the white coordinates for all chains fit the cache."""
+        matrix = self.affine[1] if self.affine else None
+        if matrix is None or matrix.shape.rank < 2 or chains == 1:
+            return False
+        return chains * matrix.shape.num_elements() * matrix.dtype.size <= COPIES_BYTES
+
+    def with_copies(self, chains: int) -> Model:
+        """The same model, which multiplies by a copy of the matrix for each chain.
 
         XLA compiles products of a matrix and a vector. For products with several vectors it calls a
         library, which takes longer if they are small.
         """
-        if chains == 1 or len(self.affine) == 0 or self.affine[1].shape.rank < 2:
-            return self
-        matrix = self.affine[1]
-        nbytes = chains * matrix.shape.num_elements() * matrix.dtype.size
-        if nbytes > COPIES_BYTES:
-            return self
-        return replace(self, copies=tf.tile(matrix[None], [chains, 1, 1]))
+        return replace(self, copies=tf.tile(self.affine[1][None], [chains, 1, 1]))
 
     def by_chart(self, fn: Callable, *nests: Any) -> Any:
         """Apply fn(chart, ...) to each chain's part of the nests."""

@@ -350,9 +350,11 @@ def assemble(
     feeder = Feeder(
         source, n, want, columns, x, seed, shared_minibatches, minibatches, probabilities
     )
+    settings = settings or {"sampler": type(dynamics).__name__}
+    of_run = settings.get("n_chains") or 1  # all chains of the run, as a group rounds like them
     engine = Engine(
         *(model, estimator, dynamics, gibbs, want, tempered, source.all_rows, n, source.row_bytes),
         *(feeder.size, feeder.chains, feeder.dtype, n_chains is not None),
+        copied=feeder.chains > 1 and model.has_small_matrix(of_run),
     )
-    settings = settings or {"sampler": type(dynamics).__name__}
     return Sampler(engine, feeder, x, estimator_state, settings, jit, verbose)

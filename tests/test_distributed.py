@@ -92,6 +92,15 @@ class TestChains:
         given, sampler = {**GIVEN, **more}, getattr(sgmcmc, name)
         assert_same(sampler(**given, client=client), sampler(**given))
 
+    def test_many_parameters_and_chains(self, client):
+        """The arithmetic of a group is that of all chains, which are too many for copies."""
+        rng = np.random.default_rng(1)
+        x = rng.normal(size=(3000, 60))
+        data = {"X": x, "y": (rng.random(3000) < 1 / (1 + np.exp(-x[:, 0]))).astype(float)}
+        given = {**GIVEN, "dataset": data, "params": {"beta": np.zeros(60)}, "n_chains": 12}
+        given |= {"n_iters": 300, "burn_in": 0}
+        assert_same(sgmcmc.sgldcv(**given, client=client), sgmcmc.sgldcv(**given))
+
     def test_counts_that_are_drawn(self, client):
         given = {k: v for k, v in GIVEN.items() if k not in ("log_lik", "log_prior", "params")}
         given |= {"params": {"omega": [0.5, 0.5]}, "log_lik": None, "stepsize": 0.1, "alpha": 1.0}
