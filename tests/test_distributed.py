@@ -495,6 +495,24 @@ def variance_of(x):
     return x.var(axis=0, ddof=1)
 
 
+def test_a_result_that_is_lost_before_it_is_fetched(client):
+    """Dask would keep its task for the worker that is gone."""
+    from sgmcmc.distributed.tasks import LOST, Tasks
+
+    home = next(iter(client.nthreads()))
+    future = client.submit(os.getpid, workers=[home], pure=False)
+    tasks = Tasks(str, lambda future: home not in client.nthreads())
+    tasks.start("round", future)
+    pid = future.result()
+    distributed.wait(future)
+    while not tasks.active.has_ready():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    while home in client.nthreads():
+        time.sleep(0.01)
+    assert tasks.next() == ("round", LOST)
+
+
 def test_a_worker_forgets_samplers_whose_memory_another_one_needs(monkeypatch):
     from sgmcmc.distributed import worker
 

@@ -52,7 +52,7 @@ class Tasks:
         future = next(self.active)
         key = self.running.pop(future)
         try:
-            found = future.result()
+            found = self.result(future)
         except (KilledWorker, FutureCancelledError) as error:
             self.trials[key] += 1
             if self.trials[key] == TRIALS:
@@ -64,6 +64,19 @@ class Tasks:
             return key, LOST
         self.trials.pop(key, None)
         return key, found
+
+    def result(self, future: Any) -> Any:
+        """Fetch a result. If it was lost with its worker, Dask keeps the task for that again."""
+        from distributed import TimeoutError
+
+        seconds = LOOK
+        while True:
+            try:
+                return future.result(timeout=seconds)
+            except TimeoutError:
+                if self.waits(future):
+                    future.cancel()
+                seconds *= 2  # it may be large
 
     def cancel(self) -> None:
         """Cancel all that run."""
