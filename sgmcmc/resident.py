@@ -39,7 +39,7 @@ class InPlace:
     """The arrays as they are, from which rows are gathered by their numbers."""
 
     by_row = True
-    nbytes = 0  # but for copies of what cannot be read in place
+    nbytes = 0  # copies of arrays that cannot be read in place are not counted
 
     def __init__(self, source: Source) -> None:
         self.data = {k: tensor(readable(x)) for k, x in source.arrays.items()}
