@@ -27,6 +27,7 @@ from .tuning import Tuned, Tuner, counts
 from .tuning.cost import cheapest, seconds_per_iteration
 from .tuning.epochs import Epoch
 from .tuning.report import line
+from .tuning.tangent import OnManifold
 
 
 def set_up(plan: Plan, n_iters: int | None = None) -> Sampler:
@@ -38,7 +39,8 @@ def set_up(plan: Plan, n_iters: int | None = None) -> Sampler:
     mode, n, found = mode_of(plan), plan.n, None
     bias = plan.bias if plan.schedule is None else None
     if plan.needs_mode:
-        tuner = Tuner(
+        kind = OnManifold if plan.model.chart.has_manifold else Tuner
+        tuner = kind(
             *(plan.model, plan.source, mode, plan.dynamics, plan.estimator, plan.precondition),
             *(bias, plan.rescale, plan.minibatches, plan.seed),
         )
@@ -71,7 +73,8 @@ def made(plan: Plan, mode: Mode, found: Tuned | None, n: int) -> Sampler:
     elif plan.precondition is not None:
         affine = around({k: mode.x[k] for k in plan.covered}, plan.precondition)
     if schedule is None:
-        schedule = [found.stepsize] * len(tree.leaves(mode.x))
+        h = found.stepsize
+        schedule = h if isinstance(h, list) else [h] * len(tree.leaves(mode.x))
     if x is None:
         x = tree.map(lambda a: np.repeat(a[None], plan.n_chains or 1, axis=0), mode.x)
     if plan.statistic is not None:

@@ -10,6 +10,7 @@ from .charts import counters_of
 from .checks.coordinates import DENSE
 from .dynamics import Dynamics
 from .dynamics.corrected import Corrected
+from .dynamics.geodesic import Geodesic, given
 from .dynamics.gmc import GMC
 from .dynamics.mixed import Mixed
 from .dynamics.psgld import PSGLD
@@ -169,7 +170,7 @@ def check_tuning(
             f"stepsize must be given with row_probabilities for {p:,} parameters: without it, step "
             f"sizes are chosen for at most {DENSE:,}"
         )
-    if isinstance(dynamics, (SGNHT, PSGLD)) and p > DENSE:
+    if isinstance(dynamics, (SGNHT, PSGLD, Geodesic)) and p > DENSE:
         raise ValueError(
             f"{name} needs stepsize for {p:,} parameters: without it, step sizes of this sampler "
             f"are chosen for at most {DENSE:,}. tune helps to choose, or take sghmc"
@@ -187,6 +188,13 @@ def check_tuning(
             "chosen so that the directions of each parameter have equal noise, for which "
             "'parameter' is right"
         )
+    if isinstance(dynamics, Geodesic):
+        for argument in ("friction", "gradient_noise"):
+            if given(getattr(dynamics, argument)):
+                raise ValueError(
+                    f"stepsize must be given with {argument}: step sizes are chosen for a friction "
+                    "by momentum=, and for the whole noise of gradients"
+                )
     if getattr(dynamics, "resample_momentum", False):
         raise ValueError(
             "stepsize must be given with resample_momentum=True, whose bias no step size removes"

@@ -261,7 +261,7 @@ def planned(
 
     x, counters = chart.inverse(params), counters_of(moving)
     has_own_scales = isinstance(moving, (SCIR, PSGLD))
-    given = stepsize is not None or has_own_scales
+    given = stepsize is not None or has_own_scales or chart.has_manifold
     precondition = checks.precondition(precondition, given, tree.size(x))
     bias = checks.number("bias", bias, above=0, below=1)
     rescale = checks.boolean("rescale", rescale)

@@ -206,7 +206,6 @@ def test_bad_manifolds(start, manifold, message):
         ({"friction": 1, "momentum": 0.1}, "momentum must be left out where friction is given"),
         ({"momentum": 0}, "momentum must be a finite number above 0"),
         ({"learning_rate": 0.1}, "learning_rate must be left out where stepsize is given"),
-        ({"stepsize": None}, "stepsize must be given on a manifold, or learning_rate"),
         ({"stepsize": None, "learning_rate": -1}, "learning_rate must be a finite number above 0"),
         ({"gradient_noise": "scalr"}, "did you mean 'scalar'"),
         ({"gradient_noise": -1}, "at least 0"),

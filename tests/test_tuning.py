@@ -394,7 +394,7 @@ class TestErrors:
             sgmcmc.sgnht_setup(*self.model, thermostat_rate="stepsize", **self.options)
 
     def test_a_thermostat_with_too_much_diffusion(self):
-        with pytest.raises(ValueError, match="cannot be kept with a up to"):
+        with pytest.raises(ValueError, match="cannot be kept with a="):
             sgmcmc.sgnht_setup(*self.model, a=0.3, **self.options)
 
     def test_no_mode(self):

@@ -126,11 +126,6 @@ class Geodesic(OnManifold):
     def time_step(self, stepsize: Any, N: int) -> Any:
         """Return the step size, which may have been given as a learning rate."""
         if self.learning_rate is None:
-            if stepsize is None:
-                raise ValueError(
-                    "stepsize must be given on a manifold, or learning_rate, which is "
-                    "stepsize**2 * N: it is not chosen there"
-                )
             return stepsize
         if stepsize is not None:
             raise ValueError("learning_rate must be left out where stepsize is given")

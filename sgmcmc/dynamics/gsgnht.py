@@ -44,7 +44,8 @@ class GSGNHT(Geodesic):
     minibatches are drawn independently unless you ask for others.
 
     `friction` is C. It is a number for each parameter. An iteration is `L` such steps, each on its
-    own minibatch. Densities are with respect to the area of the manifold, as for `sggmc`.
+    own minibatch. Densities are with respect to the area of the manifold, and step sizes are chosen
+    if none are given, as for `sggmc`.
 
     Liu, Zhu and Song (2016), Stochastic gradient geodesic MCMC methods, NIPS, algorithm 2.
 

@@ -130,8 +130,9 @@ class Manifold(Space):
 class Around(Space):
     """The space around a manifold, where a point stands for the nearest one on the manifold.
 
-    The search for a mode moves in it. All functions of the model are then constant in directions
-    that lead away from the manifold.
+    The search for a mode moves in it. All functions of the model are constant in directions that
+    lead away from the manifold. So that there is a mode all the same, −p/2 times the square of the
+    distance is added to the log density, for p coordinates.
     """
 
     manifold: Manifold
@@ -146,7 +147,11 @@ class Around(Space):
         return self.manifold.inverse(value)
 
     def log_density(self, x: Any) -> Any:
-        return self.manifold.log_density(self.manifold.retract(x))
+        near, p = self.manifold.retract(x), int(np.prod(x.shape))
+        density = self.manifold.log_density(near)
+        if self.manifold.dimension(tuple(x.shape)) == p:
+            return density
+        return density - p / 2 * tf.reduce_sum((x - near) ** 2)
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,12 @@ class TuningWarning(UserWarning):
 class Tuned(NamedTuple):
     """Coordinates, dynamics and step size, and what is to be expected of them.
 
-    Without `stepsize`, it is the user's.
+    Without `stepsize`, it is the user's. It may be a list with one for each parameter.
     """
 
     affine: Affine | None
     dynamics: Dynamics
-    stepsize: float | None
+    stepsize: float | list[float] | None
     report: dict[str, Any]
 
 
@@ -70,6 +70,8 @@ class Tuner:
 
     Without `bias`, step sizes are the user's.
     """
+
+    shared = "all directions"
 
     def __init__(
         self,
@@ -85,13 +87,13 @@ class Tuner:
         seed: int,
     ) -> None:
         is_relative = isinstance(estimator, ControlVariate)
-        near = (Near if tree.size(mode.x) <= DENSE else Many)(model, source, mode, seed)
-        self.near, self.N, self.mode, self.minibatches = near, source.N, mode, minibatches
+        self.near = near = self.look(model, source, mode, seed)
+        self.N, self.mode, self.minibatches = source.N, mode, minibatches
         self.dynamics, self.bias = dynamics, bias
-        self.rescale, self.L = rescale, matrix(near, precondition)
+        self.rescale, self.L = rescale, self.matrix(precondition)
         self.is_dense = self.L.ndim == 2
         self.misfit = near.misfit()
-        self.sizes = [int(np.prod(leaf.shape)) for leaf in tree.leaves(mode.x)]
+        self.sizes = [int(np.prod(leaf.shape)) for leaf in tree.leaves(near.curvature.like)]
         if bias is None:
             return
         if isinstance(near, Many):
@@ -99,6 +101,24 @@ class Tuner:
         else:
             L = self.L if self.is_dense else np.diag(near.sd)
             self.covariance = near.noise(L, is_relative, mode.probabilities)
+
+    def look(self, model: Model, source: Source, mode: Mode, seed: int) -> Near:
+        """Look at the log posterior near its mode."""
+        return (Near if tree.size(mode.x) <= DENSE else Many)(model, source, mode, seed)
+
+    def matrix(self, precondition: Any) -> np.ndarray:
+        """The matrix L of coordinates w, in x = mode + Lw, or its diagonal."""
+        near = self.near
+        if precondition is None:
+            return np.ones_like(near.sd)
+        if not isinstance(precondition, str):
+            return precondition
+        if precondition == "diagonal":
+            return near.sd
+        if precondition == "fisher":
+            near.curvature.twice = False
+            return near.curvature.coordinates(near.theta, near.rows.parts).back
+        return near.back
 
     def choose(self, n: int) -> tuple[Choice, Directions, np.ndarray]:
         """The steps for minibatches of n rows, and the directions in free coordinates."""
@@ -150,14 +170,24 @@ class Tuner:
         names = dict.fromkeys(k for j in slow for k in self.near.named(directions[:, j]))
         report["hardly told"] = list(names)
         if not self.is_dense:
-            is_chart = not isinstance(self.dynamics, PSGLD) and (self.L != 1).any()
-            stepsize = float(choice.eps[0] / of.precision[0])
-            chart = around(self.mode.x, self.L) if is_chart else None
-            return Tuned(chart, choice.dynamics, stepsize, report)
+            return self.in_common(choice, float(choice.eps[0] / of.precision[0]), report)
         shrink = 1 / np.sqrt(choice.law.inflation) if self.rescale else ()
         chart = around(self.mode.x, directions * np.sqrt(choice.eps), shrink)
         report["steps"] = choice.eps.tolist()
         return Tuned(chart, choice.dynamics, 1.0, report)
+
+    def in_common(self, choice: Choice, stepsize: float, report: dict[str, Any]) -> Tuned:
+        """What is tuned where all directions have one step size in common."""
+        is_chart = not isinstance(self.dynamics, PSGLD) and (self.L != 1).any()
+        chart = around(self.mode.x, self.L) if is_chart else None
+        return Tuned(chart, choice.dynamics, stepsize, report)
+
+    @property
+    def cure(self) -> str:
+        """What to do where directions that share a step size are too different."""
+        if len(self.L) <= DENSE:
+            return "Take precondition='hessian'"
+        return "Write the model in parameters that depend less on one another"
 
     def warn(self, report: dict[str, Any]) -> None:
         """Warn of what makes the stated bias doubtful, and of directions that take very long."""
@@ -191,14 +221,9 @@ class Tuner:
                     "larger minibatches, a larger bias, or a prior that says more of them"
                 )
             else:
-                cure = (
-                    "Take precondition='hessian'"
-                    if len(self.L) <= DENSE
-                    else ("Write the model in parameters that depend less on one another")
-                )
                 warn(
-                    f"all directions have one step size, for which the posterior is very wide "
-                    f"along {named}: {long}. {cure}, or give a prior that says more of them"
+                    f"{self.shared} have one step size, for which the posterior is very wide "
+                    f"along {named}: {long}. {self.cure}, or give a prior that says more of them"
                 )
 
 
@@ -210,20 +235,6 @@ def warn(message: str) -> None:
 def spread(x: np.ndarray) -> list[float]:
     """The smallest, the middle and the largest of some numbers."""
     return [float(x.min()), float(np.median(x)), float(x.max())]
-
-
-def matrix(near: Near, precondition: Any) -> np.ndarray:
-    """The matrix L of coordinates w, in x = mode + Lw, or its diagonal."""
-    if precondition is None:
-        return np.ones_like(near.sd)
-    if not isinstance(precondition, str):
-        return precondition
-    if precondition == "diagonal":
-        return near.sd
-    if precondition == "fisher":
-        near.curvature.twice = False
-        return near.curvature.coordinates(near.theta, near.rows.parts).back
-    return near.back
 
 
 def noise_scale(N: int, n: int) -> float:

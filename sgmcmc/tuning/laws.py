@@ -17,8 +17,10 @@ import numpy as np
 from .. import tree
 from ..dynamics import Dynamics
 from ..dynamics.baoab import BAOAB
+from ..dynamics.gsgnht import GSGNHT
 from ..dynamics.psgld import PSGLD
 from ..dynamics.sgbarker import SGBarker
+from ..dynamics.sggmc import SGGMC
 from ..dynamics.sghmc import SGHMC
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
@@ -105,6 +107,25 @@ def second_order(
     moved = np.array([0.5, 1])
     heat = (alpha * (2 - alpha) * eps)[:, None, None] * np.outer(moved, moved)
     return stationary(A, heat, eps[:, None] * kick, noise, 1, epoch)
+
+
+def geodesic(
+    eps: np.ndarray,
+    noise: np.ndarray,
+    lost: np.ndarray,
+    added: float,
+    steps: int,
+    epoch: Epoch | None = None,
+) -> Law:
+    """θ ← θ + ν/2, ν ← dν, ν ← ν + εĝ + N(0, 2cε), ν ← dν, θ ← θ + ν/2, with d = exp(−lost/2).
+
+    c is the share `added`. `steps` of these are an iteration.
+    """
+    d = np.exp(-lost / 2)
+    A = matrices([[1 - d * eps / 2, (1 + d**2 - d * eps / 2) / 2], [-d * eps, d**2 - d * eps / 2]])
+    kick = d[:, None] * np.array([0.5, 1])
+    heat = (2 * added * eps)[:, None, None] * kick[:, :, None] * kick[:, None, :]
+    return stationary(A, heat, eps[:, None] * kick, noise, steps, epoch)
 
 
 def matrices(rows: list[list]) -> np.ndarray:
@@ -202,6 +223,20 @@ def of_sghmc(dynamics: SGHMC, of: Directions, bias: float) -> Choice:
     )
 
 
+def of_sggmc(dynamics: SGGMC, of: Directions, bias: float) -> Choice:
+    """Steps of SGGMC."""
+    c, L = dynamics.rho, dynamics.L
+
+    def law(eps: np.ndarray) -> Law:
+        return geodesic(eps, of.noise, np.full_like(eps, c), c, L, of.epoch)
+
+    eps = largest(law, of, bias)
+    found = law(eps)
+    if found.inflation.min() < 1 - bias:
+        raise too_large("momentum", c, "momentum**2/24", bias)
+    return Choice(dynamics, eps, found)
+
+
 def of_baoab(dynamics: BAOAB, of: Directions, bias: float) -> Choice:
     """Steps of BAOAB."""
     return with_friction(
@@ -210,42 +245,84 @@ def of_baoab(dynamics: BAOAB, of: Directions, bias: float) -> Choice:
 
 
 def of_sgnht(dynamics: SGNHT, of: Directions, bias: float) -> Choice:
+    """Steps of SGNHT."""
+    a = of.spread(dynamics.a)
+
+    def law(eps: np.ndarray, block: slice) -> Law:
+        here = eps[block], of.noise[block]
+        xi = np.full(len(here[0]), friction(*here, a[block]))
+        return hamiltonian(*here, xi, a[block], 1)
+
+    return with_thermostat(dynamics, of, bias, law, "a", float(a.max()), "a/2")
+
+
+def of_gsgnht(dynamics: GSGNHT, of: Directions, bias: float) -> Choice:
+    """Steps of gSGNHT."""
+    c = dynamics.rho
+
+    def law(eps: np.ndarray, block: slice) -> Law:
+        here = eps[block], of.noise[block]
+
+        def temperature(lost: float) -> float:
+            d = np.exp(-lost / 2)
+            heat = d**2 * (2 * c + here[0] * here[1])
+            return np.mean(heat / ((1 - d**2) * (1 + d**2 - d * here[0] / 2)))
+
+        lost = np.full(len(here[0]), balanced(temperature))
+        return geodesic(*here, lost, c, dynamics.L)
+
+    return with_thermostat(dynamics, of, bias, law, "momentum", c, "momentum**2/8")
+
+
+def with_thermostat(
+    dynamics: Any,
+    of: Directions,
+    bias: float,
+    law: Callable[[np.ndarray, slice], Law],
+    name: str,
+    constant: float,
+    error: str,
+) -> Choice:
     """Steps for which the noise in a step is alike in all directions that share a thermostat.
 
     A thermostat takes the same share of heat out of all directions of its parameter. Where their
     noise differs, they are too wide or too narrow, although the temperature is right on average.
     """
-    a = of.spread(dynamics.a)
-
-    def law(eps: np.ndarray) -> Law:
-        parts = []
-        for block in of.blocks:
-            here = eps[block], of.noise[block]
-            xi = np.full(len(here[0]), friction(*here, a[block]))
-            parts.append(hamiltonian(*here, xi, a[block], 1))
-        return Law(*map(np.concatenate, zip(*parts)))
-
     for ratio in np.geomspace(1, 1e-6, 300):  # of the heat that noise brings in a step
         eps = np.minimum(LARGEST, ratio / np.maximum(of.noise, 1e-300))
         if of.precision is not None:
             eps = in_common(eps, of.precision)
-        found = law(eps)
+        found = by_block(law, eps, of)
         if np.abs(found.inflation - 1).max() <= MARGIN * bias:
             return Choice(dynamics, eps, found)
-    raise ValueError(
-        f"bias={bias:g} cannot be kept with a up to {a.max():g}: without any gradient noise, draws "
-        "of a thermostat are too narrow by about a/2. Give a smaller a, or a larger bias"
+    raise too_large(name, constant, error, bias)
+
+
+def too_large(name: str, constant: float, error: str, bias: float) -> ValueError:
+    """The error of a constant with which no step size keeps the bias."""
+    return ValueError(
+        f"bias={bias:g} cannot be kept with {name}={constant:g}: without any gradient noise, the "
+        f"variance of draws is wrong by about {error}. Give a smaller {name}, or a larger bias"
     )
 
 
+def by_block(law: Callable[[np.ndarray, slice], Law], eps: np.ndarray, of: Directions) -> Law:
+    """The law of all directions, each parameter of which has a thermostat."""
+    return Law(*map(np.concatenate, zip(*(law(eps, block) for block in of.blocks))))
+
+
 def friction(eps: np.ndarray, noise: np.ndarray, a: np.ndarray) -> float:
-    """The friction with which the mean temperature of some directions is 1."""
+    """The friction with which the mean temperature of some directions is 1, of SGNHT."""
+    return balanced(lambda xi: np.mean(2 * (2 * a + eps * noise) / (xi * (4 - 2 * xi - eps))))
+
+
+def balanced(temperature: Callable[[float], float]) -> float:
+    """The friction with which a temperature, which falls with it, is 1."""
     low, high = 1e-9, 1.0
     for _ in range(HALVINGS):
-        xi = (low + high) / 2
-        temperature = np.mean(2 * (2 * a + eps * noise) / (xi * (4 - 2 * xi - eps)))
-        low, high = (xi, high) if temperature > 1 else (low, xi)
-    return xi
+        middle = (low + high) / 2
+        low, high = (middle, high) if temperature(middle) > 1 else (low, middle)
+    return middle
 
 
 CHOICES: dict[type[Dynamics], Callable[[Any, Directions, float], Choice]] = {
@@ -255,4 +332,6 @@ CHOICES: dict[type[Dynamics], Callable[[Any, Directions, float], Choice]] = {
     SGHMC: of_sghmc,
     BAOAB: of_baoab,
     SGNHT: of_sgnht,
+    SGGMC: of_sggmc,
+    GSGNHT: of_gsgnht,
 }

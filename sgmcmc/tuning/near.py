@@ -62,6 +62,10 @@ class Near:
         """Free coordinates as a nest of tensors."""
         return unflat(x, self.curvature.like, self.curvature.dtype)
 
+    def gradients(self, theta: np.ndarray, rows: Any) -> np.ndarray:
+        """The gradients of single rows at a point, as an estimate of the gradient has them."""
+        return self.curvature.gradients(self.point(theta), rows)
+
     def displaced(self, z: np.ndarray) -> np.ndarray:
         """A point in free coordinates, relative to the mode, at white coordinates z."""
         return self.back @ z
@@ -77,19 +81,19 @@ class Near:
         averaged over draws around it. Each draw sees all rows that count once, and a part of the
         sample of the others.
         """
-        here, p, N = self.point(self.theta), len(self.theta), self.rows.N
+        p, N = len(self.theta), self.rows.N
         count, covariance = 1, np.zeros((p, p))
         if is_relative:
             count = max(2, min(DRAWS, DRAWS * DRAWS_FOR // p))
         for k in range(count):
             square, total = np.zeros((p, p)), np.zeros(p)
-            away = self.point(self.theta + self.displaced(self.rng.standard_normal(p)))
+            away = self.theta + self.displaced(self.rng.standard_normal(p))
             some, seen = self.rows.share(k, count), 0
             numbers = np.concatenate(some.index)
             for rows, weight in in_pieces(some.parts, p):
-                g = self.curvature.gradients(here, rows)
+                g = self.gradients(self.theta, rows)
                 if is_relative:
-                    g = self.curvature.gradients(away, rows) - g
+                    g = self.gradients(away, rows) - g
                 g = g @ L
                 index = numbers[seen : seen + len(g)]
                 seen += len(g)
@@ -138,10 +142,13 @@ class Near:
 
     def named(self, direction: np.ndarray, most: int = 3) -> list[str]:
         """The parameters that a direction is made of: those with the largest parts in it."""
-        part = np.abs(direction) / self.sd
-        order = np.argsort(-part)[:most]
-        names = coordinate_names(self.curvature.like)
-        return [names[i] for i in order if part[i] > part[order[0]] / 3]
+        return largest_of(np.abs(direction) / self.sd, self.curvature.like, most)
+
+
+def largest_of(part: np.ndarray, like: Any, most: int) -> list[str]:
+    """The names of the numbers of a nest that have the largest parts in something."""
+    order, names = np.argsort(-part)[:most], coordinate_names(like)
+    return [names[i] for i in order if part[i] > part[order[0]] / 3]
 
 
 def coordinate_names(x: Any) -> list[str]:
