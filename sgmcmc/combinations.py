@@ -21,6 +21,7 @@ from .estimators.control_variate import ControlVariate
 from .estimators.counts import Counted
 from .estimators.gradient import Gradient
 from .estimators.saga import SAGA
+from .estimators.svrg import SVRG
 from .minibatches import Strata
 from .spaces import Chart
 from .tuning.laws import CHOICES
@@ -64,12 +65,27 @@ def check(
             )
         if temperature != 1:
             raise ValueError(f"{name} must be {instead} where temperature is not 1")
+        if isinstance(minibatches, Strata):
+            raise ValueError(
+                f"{name} must be {instead} with strata: it is estimated as if minibatches were "
+                "simple random samples, which have more noise"
+            )
+    if isinstance(minibatches, Strata) and isinstance(estimator, SAGA) and N % n:
+        raise ValueError(
+            f"minibatch_size must divide the number of rows, {N:,}, for SAGA with strata, not "
+            f"{n:,}: a minibatch could have a row twice"
+        )
     by_counts = any(tree.leaves(chart.has_counts))
     if isinstance(estimator, ControlVariate) and (gibbs or by_counts):
         raise ValueError(
             "gradient='control_variates' needs parameters that all move by gradients of the log "
             "posterior, but some are probabilities, or drawn by Gibbs steps: take 'plain', or "
             "scircv for probabilities"
+        )
+    if isinstance(estimator, (SVRG, SAGA)) and by_counts:
+        raise ValueError(
+            "gradient must be 'plain' with probabilities that move by counts, as in SCIR and "
+            f"SGRLD, not {type(estimator).__name__}(): differences of counts may be negative"
         )
     if by_counts and temperature != 1:
         raise ValueError(
@@ -123,6 +139,7 @@ def check_tuning(
     precondition: Any,
     rescale: bool,
     is_auto: bool,
+    minibatches: str | Strata,
     chart: Chart,
     p: int,
 ) -> None:
@@ -163,6 +180,11 @@ def check_tuning(
             "stepsize must be given with gradient of your own: without it, step sizes are chosen "
             "by the noise of gradients, which is known for 'plain' and 'control_variates' alone"
         )
+    if p > DENSE and precondition is not None and not is_diagonal:
+        raise ValueError(
+            f"stepsize must be given with a covariance of {p:,} parameters as precondition: without "
+            f"it, there may be {DENSE:,}, or scales by parameter"
+        )
     if isinstance(dynamics, PSGLD) and precondition is not None:
         raise ValueError("precondition must be None for psgld without stepsize: it has its own")
     if estimator.row_probabilities is not None and p > DENSE:
@@ -177,6 +199,11 @@ def check_tuning(
         )
     if temperature != 1:
         raise ValueError("stepsize must be given where temperature is not 1")
+    if dynamics.white_noise and minibatches == "reshuffled":
+        raise ValueError(
+            f"stepsize must be given with minibatches='reshuffled' for {name}, which is made for "
+            "minibatches that are independent"
+        )
     if isinstance(dynamics, Corrected) and dynamics.needs_rows:
         raise ValueError(
             "stepsize must be given with noise_estimate: step sizes are chosen for the whole noise "

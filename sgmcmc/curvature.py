@@ -59,6 +59,7 @@ class Curvature:
         self.enough_to_judge = max(ROWS, 2 * self.p)  # rows for its products with a vector
         by_bytes = max(1, CHUNK_BYTES // source.row_bytes)
         self.chunk = min(max(500, 10 * self.p), self.enough, by_bytes, source.N)
+        self.enough -= self.enough % self.chunk
 
     def run(self, method: Callable, *arguments: Any) -> Any:
         """Call a method of this object, which is traced once for each shape of its arguments."""
@@ -202,13 +203,12 @@ class Curvature:
         return total
 
     def mean_hessian(self, point: Any, rows: Source) -> np.ndarray:
-        """Return minus the mean of the rows' second derivatives, from whole chunks of rows."""
-        count = min(self.chunk, rows.N)  # chunks of one size need one program
-        starts = range(0, rows.N - count + 1, count)
+        """Return minus the mean of the rows' second derivatives."""
         total = np.zeros((self.p, self.p))
-        for start in starts:
-            total += self.matrix(self.run(self.hessian, point, rows.rows(start, start + count)))
-        return total / (len(starts) * count)
+        for start in range(0, rows.N, self.chunk):  # chunks of one size need one program
+            some = rows.rows(start, min(start + self.chunk, rows.N))
+            total += self.matrix(self.run(self.hessian, point, some))
+        return total / rows.N
 
     def hessian(self, point: Any, *rows: Any) -> list[tf.Tensor]:
         """Return blocks of second derivatives, of a log likelihood or of the log prior."""

@@ -153,7 +153,9 @@ def planned(
         scaled by itself. A matrix: the covariance that counts as 1, of all unconstrained
         coordinates laid end to end, their parameters in alphabetical order. A dict of scales by
         parameter. None: parameters as they are. The default is `"hessian"` if no step size is
-        given, and else None. (`psgld` has scales of its own: for it, the default is None.)
+        given, and else None. (`psgld` has scales of its own: for it, the default is None.) Chosen
+        step sizes differ between directions where the posterior's variances in these coordinates
+        are within a tenth of 1, and else all directions have one.
         In coordinates that are not those of single parameters, statistics by parameter and
         constants such as `alpha` belong to as many directions.
     bias : float
@@ -267,7 +269,7 @@ def planned(
     rescale = checks.boolean("rescale", rescale)
     combinations.check_tuning(
         *(name, moving, estimator, temperature, stepsize, precondition, rescale, is_auto),
-        *(chart, tree.size(x)),
+        *(minibatches, chart, tree.size(x)),
     )
     counted = frozenset(k for c in counters for k in (params if c.names is None else c.names))
     probe = source.probe(max(1, min(n, PROBE_BYTES // source.row_bytes)))

@@ -257,3 +257,20 @@ def test_rows_without_a_gradient_may_be_left_out():
     assert given(p, model, source, {"a": np.array(0.3)}) is p
     by = by_leverage(model, source, Mode({"a": np.array(5 / 3)}, None), 1)
     np.testing.assert_allclose(by, UNIFORM / 3 + (1 - UNIFORM) * np.array([1, 2, 0]) / 3)
+
+
+def test_step_sizes_with_rows_that_do_not_matter():
+    """Rows with weight 0 are never drawn, and change nothing."""
+    x, weight = np.linspace(-1, 1, 100), np.repeat([1.0, 0.0], [60, 40])
+
+    def log_lik(params, data):
+        return -tf.reduce_sum(data["weight"] * tf.math.log1p((data["x"] - params["mu"]) ** 2))
+
+    noise = [
+        sgmcmc.sgldcv_setup(
+            *(log_lik, {"x": x[:n], "weight": weight[:n]}, {"mu": -0.4}), minibatch_size=5,
+            row_probabilities=weight[:n], seed=1, verbose=False,
+        ).settings["tuning"]["noise"][2]
+        for n in (60, 100)
+    ]  # fmt: skip
+    assert noise[0] == pytest.approx(noise[1], rel=0.05)

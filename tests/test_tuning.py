@@ -93,6 +93,23 @@ def test_without_gradient_noise_in_the_rule_the_promise_is_broken(seed, monkeypa
 
 
 @pytest.mark.slow
+def test_the_promise_is_kept_in_coordinates_that_are_not_white(seed):
+    """A covariance six times the posterior's: its directions share a smaller step."""
+    *model, mean, covariance = gaussian(N=60)
+    draws = sgmcmc.sgldcv(
+        *model, precondition=6 * covariance, minibatch_size=59, n_chains=CHAINS, n_iters=2500,
+        burn_in=500, thin=5, seed=seed, verbose=False,
+    )  # fmt: skip
+    tuning = draws.settings["tuning"]
+    assert tuning["inflation"][2] < 1.0501
+    assert_mean(trace_of_variance(draws, mean, covariance), tuning["inflation"][1], detect=0.04)
+    with pytest.raises(
+        ValueError, match=r"rescale=True needs white coordinates.*variances are 0\.17"
+    ):
+        sgmcmc.sgldcv_setup(*model, precondition=6 * covariance, rescale=True, minibatch_size=59)
+
+
+@pytest.mark.slow
 def test_rescaled_draws_are_as_wide_as_the_posterior(seed):
     *model, mean, covariance = gaussian(N=60)
     options = {"minibatch_size": 59, "n_chains": CHAINS, "seed": seed, "verbose": False}
@@ -392,6 +409,10 @@ class TestErrors:
             sgmcmc.sghmc_setup(*self.model, resample_momentum=True, **self.options)
         with pytest.raises(ValueError, match="thermostat_rate"):
             sgmcmc.sgnht_setup(*self.model, thermostat_rate="stepsize", **self.options)
+        with pytest.raises(
+            ValueError, match="stepsize must be given with minibatches='reshuffled'"
+        ):
+            sgmcmc.sgnht_setup(*self.model, minibatches="reshuffled", **self.options)
 
     def test_a_thermostat_with_too_much_diffusion(self):
         with pytest.raises(ValueError, match="cannot be kept with a="):
@@ -430,3 +451,21 @@ class TestErrors:
                 seed=seed,
                 verbose=False,
             )
+
+
+def test_all_rows_count_in_the_curvature():
+    """Of 999 rows, the second column is next to nothing in all but the last 99."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(999, 2))
+    X[:900, 1] *= 1e-3
+
+    def log_lik(params, data):
+        fit = tf.linalg.matvec(data["X"], params["beta"])
+        return -tf.reduce_sum((data["y"] - fit) ** 2) / 2
+
+    sampler = sgmcmc.sgldcv_setup(
+        *(log_lik, {"X": X, "y": rng.normal(size=999)}, {"beta": np.zeros(2)}), verbose=False
+    )
+    matrix = sampler.engine.model.chart.affine.matrix.numpy()
+    covariance = matrix / np.array(sampler.settings["tuning"]["steps"]) @ matrix.T
+    np.testing.assert_allclose(covariance, np.linalg.inv(X.T @ X), rtol=1e-3, atol=1e-7)

@@ -312,8 +312,26 @@ def test_bad_arguments(estimator, message):
         sgmcmc.sgld_setup(**GIVEN | {"gradient": estimator})
 
 
+def test_strata_that_are_not_alike_would_take_a_row_twice():
+    with pytest.raises(ValueError, match="minibatch_size must divide the number of rows, 360"):
+        sgmcmc.sgld_setup(
+            **GIVEN | {"minibatches": np.arange(360), "minibatch_size": 100},
+            gradient=sgmcmc.SAGA(),
+        )
+
+
+def test_counts_have_no_differences():
+    with pytest.raises(ValueError, match=r"gradient must be 'plain' with probabilities.*not SVRG"):
+        sgmcmc.sample_setup(
+            sgmcmc.SCIR(alpha=0.5),
+            lambda params, data: tf.reduce_sum(tf.math.log(tf.gather(params["w"], data["z"]))),
+            *({"z": np.arange(100) % 2}, {"w": np.full(2, 0.5)}, 0.1),
+            gradient=sgmcmc.SVRG(every=10),
+        )
+
+
 def test_a_table_that_does_not_fit(monkeypatch, capsys):
-    monkeypatch.setattr("os.sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else 1)
+    monkeypatch.setattr("sgmcmc.estimators.saga.available", lambda: 4096)
     with pytest.raises(
         ValueError, match=r"table of SAGA takes .* GB for 360 rows, but .*features="
     ):

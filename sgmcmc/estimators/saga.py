@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,11 +171,20 @@ def places(index: tf.Tensor, chains: int) -> tf.Tensor:
     return tf.stack([chain, index], axis=-1)
 
 
+def available() -> int | None:
+    """The memory that can be had, in bytes, or None where the system does not say so."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    kB = next((line.split()[1] for line in lines if line.startswith("MemAvailable")), None)
+    return None if kB is None else int(kB) * 1024
+
+
 def make_room(nbytes: int, N: int) -> None:
     """Say how large a table is, or refuse it where it does not fit into memory."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    size = f"the table of SAGA takes {nbytes / 1e9:.3g} GB for {N:,} rows"
-    if nbytes > LARGEST * free:
+    free, size = available(), f"the table of SAGA takes {nbytes / 1e9:.3g} GB for {N:,} rows"
+    if free is not None and nbytes > LARGEST * free:
         raise ValueError(
             f"{size}, but {free / 1e9:.3g} GB of memory are free. Name the features of a linear "
             "predictor, as in SAGA(features='X'), or take gradient=SVRG(every=...)"

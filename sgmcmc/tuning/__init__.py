@@ -31,6 +31,7 @@ from .many import Many
 from .near import Near
 
 NOT_GAUSSIAN = 0.3  # a misfit above this makes the stated bias unreliable
+ROUND = 1.1  # coordinates count as white if posterior variances are within this factor of 1
 SLOW = 1 / 100  # a direction with so many times fewer effective draws than most is named
 
 
@@ -91,7 +92,17 @@ class Tuner:
         self.N, self.mode, self.minibatches = source.N, mode, minibatches
         self.dynamics, self.bias = dynamics, bias
         self.rescale, self.L = rescale, self.matrix(precondition)
-        self.is_dense = self.L.ndim == 2
+        self.is_dense, self.is_white = self.L.ndim == 2, False
+        if self.is_dense:
+            root = near.forth @ self.L
+            precision = np.linalg.eigvalsh(root.T @ root)
+            self.is_white = bool(np.abs(np.log(precision)).max() < np.log(ROUND))
+            if rescale and not self.is_white:
+                raise ValueError(
+                    "rescale=True needs white coordinates, such as precondition='hessian': in those "
+                    f"that are given, posterior variances are {1 / precision[-1]:.2g} to "
+                    f"{1 / precision[0]:.2g}"
+                )
         self.misfit = near.misfit()
         self.sizes = [int(np.prod(leaf.shape)) for leaf in tree.leaves(near.curvature.like)]
         if bias is None:
@@ -134,19 +145,20 @@ class Tuner:
             directions = np.tile(L[:, None] * vectors, each)
             return CHOICES[type(self.dynamics)](self.dynamics, of, self.bias), of, directions
         noise = scale * self.covariance
-        if self.is_dense:
+        if self.is_white:
             variance, rotation = np.linalg.eigh(noise)
             of = Directions(np.maximum(variance, 0), None, self.sizes, epoch)
             directions = L @ rotation
         else:
             if isinstance(self.dynamics, PSGLD):
                 L = self.scales_of_psgld(np.diag(noise), self.dynamics.floor)
-            root = self.near.forth * L
+            L = L if self.is_dense else np.diag(L)
+            root = self.near.forth @ L
             precision, rotation = np.linalg.eigh(root.T @ root)
-            stretch = (L / self.near.sd)[:, None] * rotation
+            directions = L @ rotation
+            stretch = rotation if self.is_dense else directions / self.near.sd[:, None]
             variance = np.einsum("ij,ik,kj->j", stretch, noise, stretch) / precision
             of = Directions(variance, precision, self.sizes, epoch)
-            directions = L[:, None] * rotation
         return CHOICES[type(self.dynamics)](self.dynamics, of, self.bias), of, directions
 
     def scales_of_psgld(self, noise: np.ndarray, floor: float) -> np.ndarray:
@@ -169,7 +181,7 @@ class Tuner:
         slow = np.flatnonzero(choice.law.ess < SLOW * np.median(choice.law.ess))
         names = dict.fromkeys(k for j in slow for k in self.near.named(directions[:, j]))
         report["hardly told"] = list(names)
-        if not self.is_dense:
+        if not self.is_white:
             return self.in_common(choice, float(choice.eps[0] / of.precision[0]), report)
         shrink = 1 / np.sqrt(choice.law.inflation) if self.rescale else ()
         chart = around(self.mode.x, directions * np.sqrt(choice.eps), shrink)
@@ -215,7 +227,7 @@ class Tuner:
                 f"an effective draw takes {1 / slowest:,.0f} iterations, where {1 / median:,.0f} "
                 "do for most directions"
             )
-            if self.is_dense:
+            if self.is_white:
                 warn(
                     f"few rows tell {named}: the gradient is so noisy there that {long}. Take "
                     "larger minibatches, a larger bias, or a prior that says more of them"

@@ -97,8 +97,11 @@ class Near:
                 g = g @ L
                 index = numbers[seen : seen + len(g)]
                 seen += len(g)
-                each = weight if probabilities is None else weight / (N * probabilities[index])
-                square += (g * np.reshape(each, (-1, 1))).T @ g
+                each = np.full(len(g), weight)
+                if probabilities is not None:  # where it is 0, the gradient is, too
+                    often = N * probabilities[index]
+                    each = np.divide(weight, often, out=np.zeros(len(g)), where=often > 0)
+                square += (g * each[:, None]).T @ g
                 total += weight * g.sum(axis=0)
             covariance += (square - np.outer(total, total) / N) / max(N - 1, 1) / count
         return covariance

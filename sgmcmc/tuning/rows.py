@@ -65,9 +65,10 @@ def chosen(
     strongest = np.union1d(*(each.index for each in best))
     sample = without_replacement(rng, N, count, 1)[0]
     sample = rng.permutation(sample[~np.isin(sample, strongest)])
-    spare = -len(strongest) % curvature.chunk  # curvature is computed for whole chunks of rows
+    spare = -len(strongest) % curvature.chunk  # whole chunks of rows need one program
     strongest = np.sort(np.concatenate([strongest, sample[:spare]]))
-    sample = np.sort(sample[spare:])
+    sample = sample[spare:]
+    sample = np.sort(sample[: len(sample) - len(sample) % min(curvature.chunk, len(sample))])
     return Rows(
         [
             (source.subset(sample), (N - len(strongest)) / len(sample)),
