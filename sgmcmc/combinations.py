@@ -182,8 +182,8 @@ def check_tuning(
         )
     if p > DENSE and precondition is not None and not is_diagonal:
         raise ValueError(
-            f"stepsize must be given with a covariance of {p:,} parameters as precondition: without "
-            f"it, there may be {DENSE:,}, or scales by parameter"
+            f"stepsize must be given with a covariance of {p:,} parameters as precondition: "
+            f"without it, there may be {DENSE:,}, or scales by parameter"
         )
     if isinstance(dynamics, PSGLD) and precondition is not None:
         raise ValueError("precondition must be None for psgld without stepsize: it has its own")

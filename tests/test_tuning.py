@@ -103,9 +103,7 @@ def test_the_promise_is_kept_in_coordinates_that_are_not_white(seed):
     tuning = draws.settings["tuning"]
     assert tuning["inflation"][2] < 1.0501
     assert_mean(trace_of_variance(draws, mean, covariance), tuning["inflation"][1], detect=0.04)
-    with pytest.raises(
-        ValueError, match=r"rescale=True needs white coordinates.*variances are 0\.17"
-    ):
+    with pytest.raises(ValueError, match=r"rescale=True needs white.*variances are 0\.17"):
         sgmcmc.sgldcv_setup(*model, precondition=6 * covariance, rescale=True, minibatch_size=59)
 
 

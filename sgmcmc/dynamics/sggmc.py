@@ -37,8 +37,8 @@ class SGGMC(Geodesic):
     it does not go below c²/24 of the variance, which is 0.04 % at c = .1.
 
     Without `stepsize`, each parameter gets one, by the curvature and the gradient noise along the
-    directions that are tangent at the mode: see `settings["tuning"]["time steps"]`. They may then be
-    up to 2,000 numbers. The mode must not be at a wall.
+    directions that are tangent at the mode: see `settings["tuning"]["time steps"]`. Parameters may
+    then be up to 2,000 numbers, and the mode must not be at a wall.
 
     V is the covariance of the noise of ĝ. Where it is known or estimated (`gradient_noise`), as
     much less noise is added, so that the heat is right if 2C ≥ εV. That is for noise that is

@@ -99,8 +99,8 @@ class Tuner:
             self.is_white = bool(np.abs(np.log(precision)).max() < np.log(ROUND))
             if rescale and not self.is_white:
                 raise ValueError(
-                    "rescale=True needs white coordinates, such as precondition='hessian': in those "
-                    f"that are given, posterior variances are {1 / precision[-1]:.2g} to "
+                    "rescale=True needs white coordinates, such as precondition='hessian': in "
+                    f"those that are given, variances are {1 / precision[-1]:.2g} to "
                     f"{1 / precision[0]:.2g}"
                 )
         self.misfit = near.misfit()
