@@ -92,9 +92,9 @@ def test_the_table_of_figure_4_6_1_has_all_step_sizes():
 
 
 def test_the_reference_is_up_to_date():
-    reference = runpy.run_path(str(VIGNETTES / "api_reference.py"))
+    reference = runpy.run_path(str(VIGNETTES.parent / "docs" / "reference.py"))
     assert reference["page"]() == reference["PAGE"].read_text("utf-8"), (
-        "run: python vignettes/api_reference.py"
+        "run: python docs/reference.py"
     )
 
 

@@ -16,7 +16,6 @@ from nbconvert import MarkdownExporter
 
 HERE = Path(__file__).parent
 PAGES = HERE / "pages"
-NOT_VIGNETTES = {"render", "api_reference"}
 
 
 def render(name: str) -> None:
@@ -43,7 +42,7 @@ def render(name: str) -> None:
 
 
 if __name__ == "__main__":
-    known = sorted({path.stem for path in HERE.glob("*.py")} - NOT_VIGNETTES)
+    known = sorted({path.stem for path in HERE.glob("*.py")} - {Path(__file__).stem})
     for name in sys.argv[1:] or known:
         print(name, flush=True)
         render(name)

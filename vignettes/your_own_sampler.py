@@ -253,7 +253,8 @@ print("the same:", np.array_equal(at_once["beta"][-1], sgmcmc.get_params(sampler
 #   momentum. It gets noise of its own with `Noise(..., refresh=True)`.
 #
 # An estimator of the gradient (`sgmcmc.Estimator`) and the set in which a parameter lies
-# (`sgmcmc.Space`) can be your own as well: see their examples in the [reference](api.md).
+# (`sgmcmc.Space`) can be your own as well: see their examples in the
+# [reference](../../docs/reference.md).
 #
 # ## What can go wrong
 #

@@ -1,6 +1,6 @@
-"""Writes `pages/api.md`, the reference of all that is public, from the docstrings.
+"""Writes `reference.md`, the reference of all that is public, from the docstrings.
 
-python vignettes/api_reference.py
+python docs/reference.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import sgmcmc
 
-PAGE = Path(__file__).parent / "pages" / "api.md"
+PAGE = Path(__file__).with_name("reference.md")
 GROUPS = {
     "Samplers": [
         "sgld",
@@ -133,7 +133,7 @@ def page() -> str:
         raise ValueError(f"GROUPS lacks {sorted(missing)}")
     links = anchors(entries)
     parts = [
-        "<!-- Written by vignettes/api_reference.py from the docstrings: edit those. -->",
+        "<!-- Written by docs/reference.py from the docstrings: edit those. -->",
         "# Reference",
         "Each sampler `name` has a `name_setup`, which takes the same arguments without those of "
         "the run (`n_iters`, `burn_in`, `thin`, `track`, `keep`, `keep_gradients`, `out`, "
