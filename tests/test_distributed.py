@@ -250,9 +250,9 @@ def of_shards(client, shards, name, stepsize, seed, **more):
 
 def of_worker():
     """Which shards a worker has, and how many samplers."""
-    from sgmcmc.distributed import shards, worker
+    from sgmcmc.distributed import loading, worker
 
-    return {number for _, number in shards.loaded}, len(worker.idle)
+    return {number for _, number in loading.loaded}, len(worker.idle)
 
 
 class TestShards:

@@ -18,8 +18,9 @@ from ..sampler import Sampler, State, some_chains
 from ..source import Source
 from ..streams import VISITS, stream
 from .chains import Spread, see_pickled
+from .loading import of_model, visit
 from .rounds import Ends, Rounds
-from .shards import Sharded, Shards, of_model, visit
+from .shards import Sharded, Shards
 from .tilted import tilts
 from .worker import Recipe, Round, as_array
 
