@@ -17,6 +17,10 @@ CACHE_BYTES = 32 << 20  # of decoded rows that an array keeps, beside the row gr
 PATHS = "a path, a URL or a list of these, a pyarrow.dataset.Dataset or a pyarrow.Table"
 
 
+class NoRows(ValueError):
+    """The error of a source without rows."""
+
+
 def parquet(source: Any, /, **arrays: str | Iterable[str]) -> dict[str, Any]:
     """Return columns of Parquet files as a `dataset`, whose rows are read as they are needed.
 
@@ -70,7 +74,7 @@ def parquet(source: Any, /, **arrays: str | Iterable[str]) -> dict[str, Any]:
     """
     groups = opened(source)
     if not len(groups.ends) or not groups.ends[-1]:
-        raise ValueError("source has no rows")
+        raise NoRows("source has no rows")
     known = groups.schema.names
     wanted: Mapping[str, Any] = arrays or {name: name for name in known}
     found = {}

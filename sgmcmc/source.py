@@ -35,6 +35,7 @@ class Source:
     buffer_rows: int | None = None  # that are shuffled together, if rows come in order
     is_elsewhere = False  # True if rows are on other machines
     stands_for: int | None = None  # the number of all rows, if these are a shard
+    shards: list[int] | None = None  # the number of rows of each shard, if there are shards
 
     @property
     def all_rows(self) -> int:
@@ -48,6 +49,9 @@ class Source:
         machine there is one part. Arguments and results are arrays, and not tensors.
         """
         return [(0, function(model, self, *arguments))]
+
+    def give_back(self) -> None:
+        """Let other machines forget rows that they have loaded. They load them again if need be."""
 
     @property
     def given(self) -> Any:

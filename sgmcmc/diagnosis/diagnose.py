@@ -88,18 +88,13 @@ def diagnose(
     if bias is None:
         bias = draws.settings.get("tuning", {}).get("bias") or 0.05
     bias = checks.number("bias", bias, above=0, below=1)
-    evidence = evidence_of(draws)
-    looked = Looked(evidence, bias)
+    looked = Looked(evidence_of(draws), bias)
     looked.at_the_chain()
-    if evidence.origin is not None:
-        looked.at_temperatures()
-        why = why_no_scores(evidence.origin)
-        if why is None:
-            looked.at_gradients()
-        else:
-            evidence.left_out.append(f"gradient noise, width and Stein discrepancy, as {why}")
-        if halve:
-            looked.at_half_steps()
+    if looked.evidence.origin is not None:
+        try:
+            looked.at_the_sampler(halve)
+        finally:
+            looked.evidence.origin.source.give_back()
     return looked.diagnosis()
 
 
@@ -134,6 +129,17 @@ class Looked:
             names = evidence.names, columns["away"], error, columns["ess"], self.comparisons
             self.findings += findings.of_centre(*names)
         columns.pop("mcse")
+
+    def at_the_sampler(self, halve: bool) -> None:
+        """Look at temperatures and gradients, and if wished at a chain with half the step."""
+        self.at_temperatures()
+        why = why_no_scores(self.evidence.origin)
+        if why is None:
+            self.at_gradients()
+        else:
+            self.evidence.left_out.append(f"gradient noise, width and Stein discrepancy, as {why}")
+        if halve:
+            self.at_half_steps()
 
     def at_temperatures(self) -> None:
         """Look at the temperature of samplers with momentum."""

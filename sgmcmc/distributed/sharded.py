@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from ..draws import Draws
 from ..dynamics.gmc import GMC
 from ..estimators.control_variate import ControlVariate
 from ..estimators.gradient import Gradient
-from ..plan import Plan
+from ..plan import Plan, planned
 from ..sampler import Sampler, State, some_chains
 from ..source import Source
 from ..streams import VISITS, stream
@@ -27,6 +28,7 @@ from .worker import Recipe, Round, as_array
 TIMED = 300  # iterations by which it is found how long a round is
 ROUNDS = 20  # in a run, at least
 PILOT = 20_000  # iterations of a plain chain by which it is found how fast it forgets
+DEFAULT = inspect.signature(planned).parameters["minibatch_size"].default
 FORGET = 10  # rounds that the fastest coordinate of a plain chain must take to forget
 
 
@@ -37,6 +39,7 @@ class ShardedSource(Source):
 
     def __init__(self, data: Sharded, recipe: Recipe) -> None:
         self.data, self.recipe = data, recipe
+        self.shards = data.rows.tolist()
         super().__init__(checks.dataset(data.arrays, data.dtype), data.dtype)
 
     @property
@@ -47,6 +50,17 @@ class ShardedSource(Source):
         data, of = self.data, (self.recipe, function, arguments)
         found = data.all(of_model, dict.fromkeys(range(len(data.rows)), of))
         return list(zip((data.ends - data.rows).tolist(), found))
+
+    def give_back(self) -> None:
+        self.data.close()
+
+
+def in_rows(minibatch_size: Any, rows: np.ndarray) -> Any:
+    """Return a proportion of all rows as their number. Its default fits the smallest shard."""
+    if not isinstance(minibatch_size, float) or not 0 < minibatch_size < 1:
+        return minibatch_size  # `planned` says if it is wrong
+    n = round(minibatch_size * int(rows.sum()))
+    return (min(n, int(rows.min())) if minibatch_size == DEFAULT else n) or minibatch_size
 
 
 class EvenEnds(Ends):
@@ -72,11 +86,16 @@ class Visits(Spread):
     ) -> None:
         super().__init__(client, name, arguments, of_run)
         self.shards: Shards = arguments["dataset"]
-        self.data = Sharded(self.shards, client, checks.dtype(arguments["dtype"]))
-        own = {**arguments, "n_chains": None, "starts": None, "verbose": False}
+        self.data = Sharded(self.shards, client, checks.dtype(arguments["dtype"]), leave_out=True)
+        n = in_rows(arguments["minibatch_size"], self.data.rows)
+        own = {**arguments, "minibatch_size": n, "n_chains": None, "starts": None, "verbose": False}
         del own["dataset"]
-        self.source = ShardedSource(self.data, Recipe(self.token, name, own))
-        self.arguments = {**arguments, "dataset": self.source}
+        try:
+            self.source = ShardedSource(self.data, Recipe(self.token, name, own))
+        except BaseException:
+            self.data.close()
+            raise
+        self.arguments = {**arguments, "minibatch_size": n, "dataset": self.source}
         self.tilts: list[Any] = [None] * len(self.data.rows)
 
     def prepare(self, plan: Plan) -> None:
@@ -122,7 +141,13 @@ class Visits(Spread):
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
         if type(plan.estimator) is not Gradient:
             self.tilts = tilts(self.source, plan.model, sampler, self.data.rows)
-        if "round_iterations" not in sampler.settings:
+        given, known = self.shards.round_iterations, sampler.settings.get("round_iterations")
+        if known is not None and given not in (None, known):
+            raise ValueError(
+                f"resume: round_iterations must be {known}, as in the run that "
+                f"{str(self.of_run['out'])!r} has, not {given}"
+            )
+        if known is None:
             recipe = self.recipe(plan, sampler, 0)
             each = self.round_iterations(recipe, plan, sampler)
             sampler.settings["round_iterations"] = each

@@ -56,11 +56,12 @@ def plain(value: Any) -> Any:
 
 
 def fingerprint(source: Source) -> dict[str, Any]:
-    """Shapes and types of the data, and a checksum of up to ROWS rows."""
+    """Shapes and types of the data, a checksum of up to ROWS rows, and the rows of each shard."""
     found = {}
     for name, x in source.subset(source.some(ROWS)).arrays.items():
         found[name] = [x.dtype.str, list(x.shape[1:]), digest(x)]
-    return {"N": source.N, "arrays": found}
+    shards = {} if source.shards is None else {"shards": source.shards}
+    return {"N": source.N, "arrays": found, **shards}
 
 
 def check(old: dict[str, Any] | None, new: dict[str, Any], where: str) -> None:
