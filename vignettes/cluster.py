@@ -116,8 +116,8 @@ print(f"{N:,} rows in {len(paths)} files of {megabytes / len(paths):.1f} MB")
 
 # %% [markdown]
 # `Shards` says where they are, and which columns make an array, as `sgmcmc.parquet` does. Nothing
-# is read here, and no row passes through the scheduler: each worker opens the files that are given
-# to it.
+# is read here, and no file passes through the scheduler: each worker opens the files that are given
+# to it. Only a sample of the rows comes back, for a checksum and for the step size.
 #
 # Then comes the call of any other data. It needs no step size. The search for the mode asks all
 # shards for their sums of gradients, and makes its steps here. The curvature there, from which the
