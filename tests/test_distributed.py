@@ -4,6 +4,7 @@ False alarms and power of the z-tests are those of `ztest`.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import tree
+from sgmcmc.distributed.sharded import widening
 from sgmcmc.store.files import RECORD
 
 from .ztest import assert_mean, assert_rejected
@@ -255,6 +257,30 @@ def of_worker():
     return {number for _, number in loading.loaded}, len(worker.idle)
 
 
+def added_by_visits(whole, eps, each):
+    """The share of the posterior's variance that rounds of a plain chain add, where it is most.
+
+    On Gaussian rows, θ ← aᴿθ + (1 − aᴿ) mean of the shard on average, with a = 1 − εN/2.
+    """
+    N, sizes = sum(map(len, whole)), np.array([len(x) for x in whole])
+    means = np.array([x.mean(axis=0) for x in whole]) - np.concatenate(whole).mean(axis=0)
+    kept = (1 - eps * N / 2) ** each
+    return N * (1 - kept) / (1 + kept) * np.linalg.norm(np.sqrt(sizes / N)[:, None] * means, 2) ** 2
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_visits_add_is_bounded(alike, seed):
+    """The bound is what is added, where rounds are short, and more than that where they are not."""
+    _, whole = shards_of(4, seed, alike)
+    N, sizes = sum(map(len, whole)), np.array([len(x) for x in whole])
+    gradients = np.array([x.sum(axis=0) for x in whole])
+    for share in (0.001, 2.0):  # of its way to the mean of a shard that a chain goes in a round
+        eps, each = share / (5 * N), 10
+        bound = each * widening(gradients, sizes, np.full(D, eps / 4))
+        added = added_by_visits(whole, eps, each)
+        assert added == pytest.approx(bound, rel=0.01) if share < 0.01 else added < bound
+
+
 class TestShards:
     @pytest.mark.parametrize("alike", [True, False])
     @pytest.mark.parametrize("count", [2, 8])
@@ -269,12 +295,12 @@ class TestShards:
         assert_mean(square.mean(axis=(0, 1)), variance)
         assert_rejected(square.mean(axis=(0, 1)), count * variance)
 
-    @pytest.mark.parametrize("corrected", [True, False])
+    @pytest.mark.parametrize("corrected", ["matrix", "diagonal", None])
     def test_shards_of_different_curvature(self, client, corrected, seed, monkeypatch):
         """Rows with weights of 1 or 3, by shard: with the correction, the drift is that of all."""
-        if not corrected:
-            monkeypatch.setattr(sgmcmc.distributed.tilted, "MOST", 0)
-        d, rng = 260, np.random.default_rng(seed)
+        if corrected is None:
+            monkeypatch.setattr(sgmcmc.distributed.sharded, "tilts", lambda *_: [None, None])
+        d, rng = 310 if corrected == "diagonal" else 260, np.random.default_rng(seed)
         whole = [{"x": rng.normal(size=(300, d)), "w": np.full(300, w)} for w in (1.0, 3.0)]
         shards = sgmcmc.Shards(whole, round_iterations=100)
 
@@ -301,7 +327,7 @@ class TestShards:
 
         Rounds that are long against 2/(εN) = 40 iterations bring each chain near its shard's mean.
         """
-        monkeypatch.setattr(sgmcmc.distributed.sharded, "FORGET", 0)
+        monkeypatch.setattr(sgmcmc.distributed.sharded, "widening", lambda *_: 0.0)
         shards, whole = shards_of(4, seed, False, round_iterations=each)
         sizes, n, iterations = np.array([len(x) for x in whole]), 20, 1200
         N = sizes.sum()
@@ -330,6 +356,17 @@ class TestShards:
         assert_mean(np.mean(np.square(z), axis=0), 1.0, detect=0.4)
         away = np.mean((draws - np.concatenate(whole).mean(axis=0)) ** 2 / variance, axis=0)
         assert_rejected(away, 1.0)  # as if it were the posterior of all shards
+
+    def test_rounds_of_plain_chains_are_short(self, client, seed):
+        """The largest number that is allowed adds 5 % to the variance, up to the pilot's error."""
+        whole = [x[:, :3] for x in shards_of(4, seed, True)[1]]
+        shards = sgmcmc.Shards([{"x": x} for x in whole], round_iterations=1000)
+        eps = 0.003 / sum(map(len, whole))
+        start, given = {"a": np.zeros(3)}, {"minibatch_size": 20, "seed": seed, "client": client}
+        with pytest.raises(ValueError, match="would make draws wider by up to") as error:
+            sgmcmc.sgld(squares, shards, start, eps, verbose=False, **given)
+        most = int(re.search("at most ([0-9]+)", str(error.value))[1])
+        assert 0.01 < added_by_visits(whole, eps, most) < 0.08
 
     def test_the_draws_do_not_depend_on_the_workers(self, client, seed):
         """Nor on one that is killed."""
@@ -475,7 +512,7 @@ class TestShards:
     @pytest.mark.parametrize(
         ("name", "rounds", "more", "message"),
         [
-            ("sgld", {"round_iterations": 1000}, {}, "round_iterations must be at most"),
+            ("sgld", {"round_iterations": 1000}, {}, "visits of 1 would make draws wider by up to"),
             ("sgld", {}, {}, "round_iterations must be given"),
             ("sgldcv", {}, {"opt_stepsize": 1e-5}, "opt_stepsize must be None"),
             ("sgldcv", {}, {"minibatch_size": 201}, "at most the rows of the smallest shard, 200"),

@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..curvature import flat
 from ..draws import Draws
 from ..dynamics.gmc import GMC
 from ..estimators.control_variate import ControlVariate
 from ..estimators.gradient import Gradient
+from ..model import Model
 from ..plan import Plan, planned
+from ..programs import Programs
 from ..sampler import Sampler, State, some_chains
 from ..source import Source
+from ..spaces import Chart, Real
 from ..streams import VISITS, stream
 from .chains import Spread, see_pickled
 from .loading import of_model, visit
@@ -27,9 +31,8 @@ from .worker import Recipe, Round, as_array
 
 TIMED = 300  # iterations by which it is found how long a round is
 ROUNDS = 20  # in a run, at least
-PILOT = 20_000  # iterations of a plain chain by which it is found how fast it forgets
+PILOT = 20_000  # iterations of a plain chain by which it is found how fast it moves
 DEFAULT = inspect.signature(planned).parameters["minibatch_size"].default
-FORGET = 10  # rounds that the fastest coordinate of a plain chain must take to forget
 
 
 class ShardedSource(Source):
@@ -175,11 +178,11 @@ class Visits(Spread):
     def round_iterations(self, recipe: Recipe, plan: Plan, sampler: Sampler) -> int:
         """Return how many iterations a round has: as given, or as a worker has time for.
 
-        It is an error if a plain chain does not forget where it was in so many.
+        It is an error if so many are too many for a plain chain.
         """
         if type(plan.estimator) is Gradient:
             each = self.shards.round_iterations
-            self.check_forgetting(recipe, sampler, each)
+            self.check_visits(recipe, plan, sampler, each)
             return each
         if self.shards.round_iterations is not None:
             return self.shards.round_iterations
@@ -189,8 +192,8 @@ class Visits(Spread):
         in_time = int(self.shards.round_seconds * TIMED / seconds)
         return max(1, min(in_time, length // ROUNDS))
 
-    def check_forgetting(self, recipe: Recipe, sampler: Sampler, each: int) -> None:
-        """See that rounds are short against the time in which a plain chain forgets."""
+    def check_visits(self, recipe: Recipe, plan: Plan, sampler: Sampler, each: int) -> None:
+        """See that rounds of a plain chain are so short that visits hardly make draws wider."""
         of_run: dict[str, Any] = {
             "n_iters": PILOT,
             "burn_in": 0,
@@ -202,16 +205,24 @@ class Visits(Spread):
         pilot = replace(recipe, of_run={**of_run, "verbose": False}, token=recipe.token + "-pilot")
         drawn = self.tried(pilot, sampler, PILOT).draws["params"]
         table = Draws(tree.map(lambda x: x[:, 0], drawn), {}, {}).summary()
-        sizes = dict(zip(table.names, table["ess"]))
-        fastest = max(sizes, key=lambda name: sizes[name])
-        time = PILOT / sizes[fastest]
-        if FORGET * each > time:
-            raise ValueError(
-                f"round_iterations must be at most {max(1, int(time / FORGET))} without control "
-                f"variates, not {each}: {fastest} has forgotten where it was after {time:,.0f} "
-                "iterations (measured), and settles on the posterior of each shard that it visits. "
-                "Take gradient='control_variates', or a smaller step size"
-            )
+        speed = table["sd"] ** 2 * table["ess"] / PILOT
+        there = tree.map(lambda x: x[-1, 0], drawn)
+        found = [g for _, g in self.source.each(plan.model, gradient_by_values, there)]
+        wider = widening(np.array(found), self.data.rows, speed)
+        if each * wider <= plan.bias:
+            return
+        most = int(plan.bias / wider)
+        wanted = (
+            f"round_iterations must be at most {most} without control variates, not {each}"
+            if most
+            else "gradient must be 'control_variates' with these shards"
+        )
+        raise ValueError(
+            f"{wanted}: visits of {each if most else 1} would make draws wider by up to "
+            f"{wider * (each if most else 1):.2g} of the posterior's variance, as the gradients of "
+            f"the shards differ (measured), where bias={plan.bias:g} is allowed. Take "
+            "gradient='control_variates', or a smaller step size"
+        )
 
     def tried(self, recipe: Recipe, sampler: Sampler, count: int) -> Round:
         """Make some iterations of the first chain on the first shard, which do not count."""
@@ -222,3 +233,24 @@ class Visits(Spread):
         if found.error is not None:
             raise found.error
         return found
+
+
+def gradient_by_values(model: Model, source: Source, values: Any) -> np.ndarray:
+    """The gradient of the log likelihood of a shard, by the user's values."""
+    chart = Chart(tree.map(lambda _: Real(), values))
+    plain = replace(model, chart=chart, programs=Programs())
+    return flat(plain.on_all(values, source).gradient)
+
+
+def widening(gradients: np.ndarray, rows: np.ndarray, speed: np.ndarray) -> float:
+    """By what share of the posterior's variance visits of one iteration make draws wider, at most.
+
+    On shard s with N_s of N rows, a chain sees the gradient (N/N_s) g_s in place of g = Σ g_s. The
+    difference d_s stays for the R iterations of a round. So it is like noise of gradients whose
+    variance is R times its own, V = Σ (N_s/N) d_s d_sᵀ. In a direction of variance σ² and
+    integrated autocorrelation time τ, noise of variance v makes the variance wider by vσ²/τ of
+    itself, if rounds are short against τ. σ²/τ is the `speed` of a coordinate.
+    """
+    away = gradients * (rows.sum() / rows)[:, None] - gradients.sum(axis=0)
+    away = away * np.sqrt(rows / rows.sum())[:, None] * np.sqrt(speed)
+    return float(np.linalg.norm(away, 2) ** 2)

@@ -37,12 +37,13 @@ class Shards:
     and takes all minibatches from there, with weights for all N rows.
 
     With control variates, rounds may be long: the gradient at the mode is that of all shards, and
-    with up to 300 parameters the curvature there is corrected to that of all. (With more, draws are
-    a little too wide if shards differ much.) Without them, a chain that stays on a shard
-    settles on the posterior of that shard alone, and draws of many rounds have the variance of the
-    posterior times the number of shards. So `round_iterations` must then be given, and be short:
-    the fastest coordinate of the chain must take at least ten rounds to forget where it was. That
-    is measured before the run, and longer rounds are refused.
+    the curvature there is corrected to that of all. (Of more than 300 parameters it is the diagonal
+    of the curvature, so that draws are a little too wide if shards differ much in the rest.)
+    Without them, a chain that stays on a shard settles on the posterior of that shard alone, and
+    draws of many rounds have the variance of the posterior times the number of shards. So
+    `round_iterations` must then be given, and be short: visits may make draws wider by a share of
+    `bias` of the posterior's variance. That is measured before the run, and longer rounds are
+    refused.
 
     The draws depend on the seed and on `round_iterations`, but not on the number of workers. The
     default of `minibatch_size` is at most the rows of the smallest shard here. Shards without rows
