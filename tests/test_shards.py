@@ -4,8 +4,7 @@ The cluster of `here` is in this process, so that tests see what its worker has.
 """
 
 import asyncio
-import os
-import signal
+import contextlib
 import threading
 import time
 import warnings
@@ -25,8 +24,6 @@ from sgmcmc.distributed.sharded import in_rows
 from sgmcmc.distributed.shards import Sharded, Shards
 from sgmcmc.distributed.worker import Recipe
 
-from .test_distributed import cluster_of
-
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")
 
@@ -42,14 +39,21 @@ def nothing_is_left():
     assert not left
 
 
-@pytest.fixture(scope="module")
-def here():
-    """A client of a cluster whose only worker is a thread of this process."""
+@contextlib.contextmanager
+def cluster_of_threads():
+    """A cluster whose only worker is a thread of this process."""
     given = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(**given, dashboard_address=None)
-    with cluster, distributed.Client(cluster) as client:
+        cluster = distributed.LocalCluster(**given, dashboard_address=":0")
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def here():
+    """A client of such a cluster."""
+    with cluster_of_threads() as cluster, distributed.Client(cluster) as client:
         yield client
 
 
@@ -130,16 +134,16 @@ class TestPartitionsOfDask:
         data = np.random.default_rng(0).normal(size=(60, 3))
         return frame.from_pandas(pandas.DataFrame(data, columns=["u", "v", "y"]), npartitions=3)
 
-    def test_each_has_its_own_graph_alone(self, frame):
-        array = pytest.importorskip("dask.array")
-        x = np.random.default_rng(0).normal(size=(20_000, 5))
-        parts = Shards({"x": array.from_array(x, (1000, 5)), "y": array.from_array(x, 1000)}).parts
-        assert len(parts) == 20
-        assert len(cloudpickle.dumps(parts[3])) < 2.5 * x.nbytes / 20
-        np.testing.assert_array_equal(parts[3]()["y"], x[3000:4000])
-        (whole,) = Shards(frame.repartition(npartitions=1)).parts
-        of_three = [len(cloudpickle.dumps(part)) for part in Shards(frame).parts]
-        assert max(of_three) < len(cloudpickle.dumps(whole))
+    def test_each_has_its_own_graph_alone(self):
+        array, frame = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+        pandas, x = pytest.importorskip("pandas"), np.random.default_rng(0).normal(size=(20_000, 5))
+        arrays = {"x": array.from_array(x, (1000, 5)), "y": array.from_array(x, (1000, 5))}
+        table = frame.from_pandas(pandas.DataFrame(x, columns=list("abcde")), npartitions=20)
+        for given, share in ((arrays, 2 / 20), (table[table.a < 9], 1 / 20)):
+            parts = Shards(given).parts
+            assert len(parts) == 20
+            assert len(cloudpickle.dumps(parts[3])) < 1.5 * share * x.nbytes
+        np.testing.assert_array_equal(Shards(arrays).parts[3]()["y"], x[3000:4000])
 
     def test_columns_that_are_not_there(self, frame):
         message = r"x: there is no column 'w'.*; there are 'u', 'v', 'y'"
@@ -170,15 +174,15 @@ class TestPartitionsOfDask:
         x = frame.compute()[["u", "v"]].to_numpy()
         expected = drawn(here, [{"x": part} for part in np.split(x, 3)])
         blocks = array.from_array(x, (20, 1))
-        for parts, columns in (
-            (frame.persist(), {"x": ["u", "v"]}),
-            (frame.persist()[["u", "v"]] * 1, {"x": ["u", "v"]}),
-            ({"x": blocks.persist()}, {}),
-            ({"x": blocks.persist() * 1}, {}),
-            (frame.to_delayed(), {"x": ["u", "v"]}),
-            (frame.persist().to_delayed(), {"x": ["u", "v"]}),
+        for made, columns in (
+            (lambda: frame.persist(), {"x": ["u", "v"]}),
+            (lambda: frame.persist()[["u", "v"]] * 1, {"x": ["u", "v"]}),
+            (lambda: {"x": blocks.persist()}, {}),
+            (lambda: {"x": blocks.persist() * 1}, {}),
+            (lambda: frame.to_delayed(), {"x": ["u", "v"]}),
+            (lambda: frame.persist().to_delayed(), {"x": ["u", "v"]}),
         ):
-            shards = Shards(parts, round_iterations=50, **columns)
+            shards = Shards(made(), round_iterations=50, **columns)  # which alone has the futures
             np.testing.assert_array_equal(drawn(here, shards)["a"], expected["a"])
 
     def test_empty_ones(self, here, frame):
@@ -216,21 +220,21 @@ class TestInAWorker:
 
     def test_a_shard_that_is_being_loaded_keeps_nobody_waiting(self, calls):
         """Not the event loop of the worker, nor other shards."""
-        begun, ended = threading.Event(), threading.Event()
+        begun, ended, waited = threading.Event(), threading.Event(), []
 
         def slowly():
             begun.set()
-            assert ended.wait(20)
+            waited.append(ended.wait(20))
             return {"x": np.ones(5)}
 
         thread = threading.Thread(target=shard, args=(where(0, beside=(0, 1)), slowly))
         thread.start()
         assert begun.wait(20)
         shard(where(1, beside=(0, 1)), Loader(1))
-        forget("one")  # which would wait for 20 seconds
-        assert thread.is_alive()
+        forget("one")
         ended.set()
         thread.join()
+        assert waited == [True]
         assert not loading.loaded
 
     def test_it_is_loaded_once(self, calls):
@@ -382,18 +386,20 @@ class TestOnACluster:
         assert len(sent) <= 4  # and once each where it is seen whether it can be pickled
 
 
-@pytest.mark.slow
-def test_the_last_worker_is_killed(here):
-    """Its nanny starts another one."""
-    killed = []
-    with cluster_of(1) as cluster, distributed.Client(cluster) as client:
+def test_the_last_worker_is_lost(here):
+    """Another one that joins a second later goes on."""
+    lost = []
 
-        def kill(report):
-            if report.label != "mode" and not killed:
-                killed.append(next(iter(client.run(os.getpid).values())))
-                os.kill(killed[0], signal.SIGKILL)
+    def lose(report):
+        if report.label != "mode" and not lost:
+            lost.append(threading.Timer(1, cluster.scale, [1]))
+            cluster.scale(0)
+            while client.nthreads():
+                time.sleep(0.01)
+            lost[0].start()
 
-        given = {"n_iters": 20_000, "thin": 100}
-        draws = drawn(client, parts_of(30, 20), verbose=kill, **given)
-        assert killed
+    given = {"n_iters": 4000, "thin": 20}
+    with cluster_of_threads() as cluster, distributed.Client(cluster) as client:
+        draws = drawn(client, parts_of(30, 20), verbose=lose, **given)
+        assert lost
     np.testing.assert_array_equal(draws["a"], drawn(here, parts_of(30, 20), **given)["a"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from .. import checks
 class Partition:
     """A partition of a data frame of Dask, or a block of each of its arrays.
 
-    A worker calls it as it calls any function that loads a shard. `is_elsewhere` is True if the
-    partition may be in the memory of workers: then Dask must compute it, which knows where.
+    A worker calls it as it calls any function that loads a shard. `delayed` is a Delayed, or a dict
+    of these by the name of the array. `is_elsewhere` is True if the partition may be in the memory
+    of workers: then Dask must compute it, which knows where.
     """
 
     delayed: Any
@@ -28,12 +29,18 @@ class Partition:
 
     def __call__(self) -> dict[str, Any]:
         """Compute the partition in this process."""
-        return arrays_of(self.delayed.compute(scheduler="synchronous"), self.columns)
+        return arrays_of(self.each(lambda x: x.compute(scheduler="synchronous")), self.columns)
 
     def on(self, client: Any, home: str) -> Any:
         """Let Dask compute the partition, and return a future of its arrays on this worker."""
-        value = client.compute(self.delayed)
-        return client.submit(arrays_of, value, self.columns, workers=[home], pure=False)
+        futures = self.each(client.compute)
+        return client.submit(arrays_of, futures, self.columns, workers=[home], pure=False)
+
+    def each(self, function: Callable) -> Any:
+        """Apply a function to the Delayed, or to each of them."""
+        if isinstance(self.delayed, Mapping):
+            return {name: function(x) for name, x in self.delayed.items()}
+        return function(self.delayed)
 
 
 def is_delayed(value: Any) -> bool:
@@ -67,8 +74,6 @@ def frames(value: Any, columns: Mapping[str, Any]) -> list[Any]:
 
 def blocks(arrays: Mapping[str, Any]) -> list[Any]:
     """Return the blocks of rows of arrays with the same chunks, as dicts."""
-    import dask
-
     for name, array in arrays.items():
         if not hasattr(type(array), "chunks"):
             raise TypeError(
@@ -84,7 +89,7 @@ def blocks(arrays: Mapping[str, Any]) -> list[Any]:
     for array in arrays.values():
         whole = array.rechunk(dict.fromkeys(range(1, array.ndim), -1))
         each.append(culled(whole.to_delayed(optimize_graph=not is_persisted(arrays)).ravel()))
-    return [dask.delayed(dict(zip(arrays, block))) for block in zip(*each)]
+    return [dict(zip(arrays, block)) for block in zip(*each)]
 
 
 def is_persisted(value: Any) -> bool:
