@@ -328,6 +328,11 @@ class TestOnACluster:
             drawn(here, [Loader(0), Loader(1)])
         assert calls()
 
+    def test_a_loader_that_cannot_be_sent(self, here):
+        lock = threading.Lock()
+        with pytest.raises(ValueError, match=r"parts\[1\] of Shards must be something that can"):
+            drawn(here, [*parts_of(9), lambda: {"x": lock}])
+
     def test_all_are_empty(self, here):
         with pytest.raises(ValueError, match="dataset: none of the shards has rows"):
             drawn(here, parts_of(0, 0))

@@ -128,9 +128,7 @@ class Visits(Spread):
                 "stays on a shard for long settles on the posterior of that shard. Take "
                 "gradient='control_variates'"
             )
-        parts = {f"parts[{i}] of Shards": part for i, part in enumerate(self.shards.parts)}
-        loaders = {name: part for name, part in parts.items() if callable(part)}
-        see_pickled({**loaders, **self.arguments, **self.of_run})
+        see_pickled({**self.arguments, **self.of_run})
 
     def recipe(self, plan: Plan, sampler: Sampler, origin: int) -> Recipe:
         whole = super().recipe(plan, sampler, origin)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import checks
+from .chains import see_pickled
 from .cluster import tell
 from .homes import Homes
 from .loading import Part, Where, look, on_shard, pick, unload
@@ -238,6 +239,8 @@ class Sharded:
             if isinstance(part, Partition) and part.is_elsewhere:
                 self.sent[number] = part.on(self.client, home)
             else:
+                if callable(part):
+                    see_pickled({f"parts[{number}] of Shards": part})
                 part = dict(part) if isinstance(part, Mapping) else part
                 [self.sent[number]] = self.client.scatter([part], workers=[home], hash=False)
         return self.sent[number]
