@@ -1,0 +1,100 @@
+"""What `diagnose` says of runs of many kinds, each with a fault that it once had.
+
+Bounds on estimates are 6 standard errors or more from what is right. The wrong values, which are
+those of other minibatches, are more than 6 beyond the bounds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sgmcmc
+
+from . import slow
+from .test_diagnose import OPTIONS, quiet, said  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+def of_mean(params, data):
+    return -tf.reduce_sum((data["x"] - params["m"]) ** 2) / 2
+
+
+def a_mean(N=1000):
+    """Data with mean m, whose posterior is N(x̄, 1/N)."""
+    return of_mean, {"x": np.random.default_rng(0).permutation(np.linspace(-2, 2, N))}, {"m": 0.0}
+
+
+def left_out(diagnosis):
+    return " ".join(diagnosis.left_out)
+
+
+def of_net(params, data):
+    of_w = tf.reduce_sum((data["x"][:, :3] - params["net"]["w"]) ** 2)
+    return -(of_w + tf.reduce_sum((data["x"][:, 3] - params["b"]) ** 2)) / 2
+
+
+def mixed(seed, **blocks):
+    """A run of `mixed` without gradient noise, at a posterior with variance 1/1000."""
+    x = np.random.default_rng(0).normal(size=(1000, 4))
+    return sgmcmc.mixed(
+        *(of_net, {"x": x}, {"net": {"w": np.zeros(3)}, "b": 0.0}, 1e-4, blocks),
+        gradient="control_variates", minibatches="independent", n_iters=4000, seed=seed, **OPTIONS,
+    )  # fmt: skip
+
+
+def test_temperatures_of_blocks(seed):
+    """Those of SGHMC are 1 / (1 − α/2), and tell the variance."""
+    diagnosis = sgmcmc.diagnose(mixed(seed, net=sgmcmc.SGHMC(0.5), b=sgmcmc.SGHMC(0.4)))
+    known = diagnosis.overall
+    assert known["temperature_expected"] == pytest.approx({"b": 1 / 0.8, "net/w": 1 / 0.75})
+    assert "The temperature of" not in said(diagnosis)
+    T = known["temperature"]
+    told = (0.8 * T["b"] + 3 * 0.75 * T["net/w"]) / 4
+    assert known["width_expected"] == pytest.approx(told)
+    assert known["width"] == pytest.approx(told, abs=0.02 + 8 * known["width_error"])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "temperatures"),
+    [
+        (
+            {"net": sgmcmc.SGNHT(0.1, thermostat="coordinate"), "b": sgmcmc.SGHMC(0.5)},
+            {"b": 1 / 0.75, "net/w": 1.0},
+        ),
+        slow({"net": sgmcmc.SGHMC(0.5), "b": sgmcmc.SGNHT()}, {"b": 1.0, "net/w": 1 / 0.75}),
+        slow({"net": sgmcmc.SGLD(), "b": sgmcmc.BAOAB(1.0)}, {"b": 1.0}),
+    ],
+)
+def test_blocks_of_several_kinds(seed, blocks, temperatures):
+    """The variance of blocks without momentum, or without memory of it, is not told."""
+    known = sgmcmc.diagnose(mixed(seed, **blocks)).overall
+    assert known["temperature_expected"] == pytest.approx(temperatures)
+    assert ("width_expected" in known) == (len(temperatures) == 2)
+
+
+def test_baoab_that_forgets_its_momentum(seed):
+    """The momentum that is recorded is then noise, and does not tell the variance."""
+    draws = sgmcmc.baoab(*a_mean(), 1e-5, alpha=1.0, n_iters=2000, seed=seed, **OPTIONS)
+    known = sgmcmc.diagnose(draws).overall
+    assert known["temperature_expected"] == {"m": 1.0}
+    assert "width" in known
+    assert "width_expected" not in known
+
+
+@dataclass(frozen=True)
+class Counting(sgmcmc.SGLD):
+    """Records a number for each coordinate as its temperature."""
+
+    def draw(self, chain, h):
+        return chain.x, {"temperature": chain.x}
+
+
+def test_statistics_of_ones_own():
+    options = {"minibatch_size": 200, "n_iters": 300, "seed": 1, "verbose": False}
+    log_lik = lambda params, data: of_mean({"m": params["m"][0]}, data)  # noqa: E731
+    dataset = a_mean()[1]
+    draws = sgmcmc.sample(Counting(), log_lik, dataset, {"m": np.zeros(2)}, 1e-4, **options)
+    assert "temperature" not in sgmcmc.diagnose(draws).overall
