@@ -31,6 +31,28 @@ def left_out(diagnosis):
     return " ".join(diagnosis.left_out)
 
 
+def test_stratified_minibatches(seed):
+    """In the order of x, a stratum has 1/20² of the variance. That of draws is by the law of SGLD.
+
+    With independent minibatches of 20 rows it would be 4.6, and at half the step 2.7.
+    """
+    log_lik, dataset, params = a_mean()
+    draws = sgmcmc.sgld(
+        *(log_lik, dataset, params, 2e-4), minibatch_size=20, minibatches=dataset["x"],
+        n_iters=20_000, seed=seed, verbose=False,
+    )  # fmt: skip
+    diagnosis = sgmcmc.diagnose(draws, halve=True)
+    exact = (1 + 0.2 * (50 / 300) / 4) / (1 - 0.2 / 4)
+    assert diagnosis["expected"][0] == pytest.approx(exact, abs=0.03)
+    assert diagnosis.overall["width_expected"] == pytest.approx(exact, abs=0.03)
+    assert abs(np.log(diagnosis["half"][0])) < 0.35
+    draws._origin = draws._origin._replace(strata=None)
+    draws.settings["minibatches"] = "independent"
+    wrong = sgmcmc.diagnose(draws, halve=True)
+    assert "The chain is not what its equation says" in said(wrong)
+    assert "The variance changes with the step size" in said(wrong)
+
+
 def of_net(params, data):
     of_w = tf.reduce_sum((data["x"][:, :3] - params["net"]["w"]) ** 2)
     return -(of_w + tf.reduce_sum((data["x"][:, 3] - params["b"]) ** 2)) / 2

@@ -52,7 +52,7 @@ def halved(evidence: Evidence) -> Halved:
         gibbs=engine.gibbs,
         temperature=temperature,
         n_chains=evidence.x.shape[0] if engine.many else None,
-        minibatches=settings["minibatches"],
+        minibatches=origin.strata or settings["minibatches"],
         shared_minibatches=settings["shared_minibatches"],
         settings=settings,
         jit=origin.jit,

@@ -12,6 +12,7 @@ from .. import tree
 from ..engine import why_no_gradients
 from ..estimators import Estimator
 from ..estimators.control_variate import Centre, ControlVariate
+from ..minibatches import Strata, Stratified
 from ..model import Batch, Model
 from ..origin import Origin
 from ..programs import Programs
@@ -99,7 +100,7 @@ def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
         w = away / matrix if matrix.ndim == 1 else np.linalg.solve(matrix, away.T).T
         same = replace(engine.model, programs=Programs())
         arguments = same, origin, engine.estimator, origin.estimator, w, like, engine.n, rng
-        moved = estimates(*arguments).reshape(x.shape)
+        moved = estimates(*arguments, origin.strata).reshape(x.shape)
     return Scores(x, at, exact.reshape(x.shape), is_full, moved, steps_of(origin), matrix)
 
 
@@ -157,6 +158,7 @@ def estimates(
     like: Any,
     n: int,
     rng: np.random.Generator,
+    strata: Strata | None = None,
 ) -> np.ndarray:
     """What an estimator says of the gradient at each of some points, each by its own minibatch."""
     engine, source = origin.engine, origin.source
@@ -170,13 +172,22 @@ def estimates(
 
     for part, count in parts(x, size):
         point = nest(part, like, engine.dtype)
-        index = without_replacement(rng, source.N, n, size)
+        index = minibatches(rng, source.N, n, size, strata)
         rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(size, n).items()}
         source.gather(index, rows)
         given = state, point, tree.map(tf.constant, rows)
         g = model.programs.traced("estimate", estimate, *given)(*given).numpy()
         found[count] = g[: len(found[count])]
     return found
+
+
+def minibatches(
+    rng: np.random.Generator, N: int, n: int, count: int, strata: Strata | None
+) -> np.ndarray:
+    """The rows of minibatches, (count, n): one of each stratum, or else simple random samples."""
+    if strata is None:
+        return without_replacement(rng, N, n, count)
+    return Stratified(strata.order, n, int(rng.integers(1 << 63))).rows(0, count, 0)
 
 
 def parts(x: np.ndarray, size: int) -> list[tuple[np.ndarray, slice]]:
