@@ -106,6 +106,16 @@ def test_baoab_that_forgets_its_momentum(seed):
     assert "width_expected" not in known
 
 
+def test_tempered_chains(seed):
+    draws = sgmcmc.sghmc(
+        *a_mean(), 1e-4, alpha=0.2, temperature=0.5, n_iters=2000, seed=seed, **OPTIONS
+    )
+    diagnosis = sgmcmc.diagnose(draws)
+    assert "temperature" not in diagnosis.overall
+    assert "The temperature of" not in said(diagnosis)
+    assert "the temperature, as the chain is tempered" in left_out(diagnosis)
+
+
 @dataclass(frozen=True)
 class Counting(sgmcmc.SGLD):
     """Records a number for each coordinate as its temperature."""

@@ -137,6 +137,10 @@ class Looked:
 
     def at_temperatures(self) -> None:
         """Look at the temperature of samplers with momentum."""
+        if self.evidence.origin.engine.tempered:
+            if "temperature" in self.evidence.draws.stats:
+                self.evidence.left_out.append("the temperature, as the chain is tempered")
+            return
         found = temperatures(self.evidence)
         if found:
             self.overall["temperature"] = {t.name: float(t.mean) for t in found}
