@@ -116,6 +116,46 @@ def test_tempered_chains(seed):
     assert "the temperature, as the chain is tempered" in left_out(diagnosis)
 
 
+class Noisy(sgmcmc.Estimator):
+    """Gradients with some noise of their own."""
+
+    needs_key = True
+
+    def estimate(self, model, x, state, batch):
+        data = tf.nest.map_structure(lambda a: batch.scale * a, model.on_rows(x, batch))
+        noise = tf.cast(batch.key[:, 0] % 2, tf.float32) - 0.5
+        gradient = tf.nest.map_structure(lambda g: g + noise, data.gradient)
+        total = model.with_prior(x, data._replace(gradient=gradient))
+        return sgmcmc.Estimate(*total, 1000), state
+
+
+class FromStarts(sgmcmc.Estimator):
+    """Keeps the starting point of each chain."""
+
+    def init(self, model, x, data, mode):
+        return x
+
+    def estimate(self, model, x, state, batch):
+        data = tf.nest.map_structure(lambda a: batch.scale * a, model.on_rows(x, batch))
+        gradient = tf.nest.map_structure(lambda g, x, s: g + 0 * (x - s), data.gradient, x, state)
+        total = model.with_prior(x, data._replace(gradient=gradient))
+        return sgmcmc.Estimate(*total, 1000), state
+
+
+@pytest.mark.parametrize(
+    ("estimator", "chains"), [(Noisy(), None), slow(Noisy(), 3), (FromStarts(), 3)]
+)
+def test_estimators_of_ones_own(estimator, chains):
+    """Those that need a key, or have a state for each chain, are not asked again."""
+    draws = sgmcmc.sgld(
+        *a_mean(), 2e-4, gradient=estimator, n_chains=chains, n_iters=2000, seed=1, **OPTIONS
+    )
+    diagnosis = sgmcmc.diagnose(draws)
+    assert "width" in diagnosis
+    assert "noise" not in diagnosis
+    assert "gradient noise, as this estimator has a state" in left_out(diagnosis)
+
+
 @dataclass(frozen=True)
 class Counting(sgmcmc.SGLD):
     """Records a number for each coordinate as its temperature."""

@@ -162,7 +162,10 @@ class Looked:
             evidence.left_out.append("gradients: they are not finite at some draws")
             return
         if scores.moved is None:
-            evidence.left_out.append("gradient noise, as this estimator has a state of its own")
+            evidence.left_out.append(
+                "gradient noise, as this estimator has a state of its own, or needs numbers of "
+                "rows or random numbers"
+            )
         else:
             noise = (scores.in_free(scores.noise) ** 2).mean(axis=(0, 1))
             true = (scores.exact**2).mean(axis=(0, 1))

@@ -93,8 +93,7 @@ def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
         exact = estimates(model, origin, ControlVariate(), state, flat, like, n_rows, rng)
     matrix = matrix_of(origin, p)
     moved = None
-    estimator = engine.estimator
-    if not (estimator.carried or estimator.needs_index or estimator.every):
+    if can_be_asked(origin):
         affine = engine.model.chart.affine
         away = flat if affine is None else flat - centre_of(origin, p)
         w = away / matrix if matrix.ndim == 1 else np.linalg.solve(matrix, away.T).T
@@ -102,6 +101,17 @@ def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
         arguments = same, origin, engine.estimator, origin.estimator, w, like, engine.n, rng
         moved = estimates(*arguments, origin.strata).reshape(x.shape)
     return Scores(x, at, exact.reshape(x.shape), is_full, moved, steps_of(origin), matrix)
+
+
+def can_be_asked(origin: Origin) -> bool:
+    """Whether the estimator can be evaluated at any draw, given a minibatch alone."""
+    estimator = origin.engine.estimator
+    if estimator.carried or estimator.every or estimator.needs_index or estimator.needs_key:
+        return False
+    chains, state = origin.engine.chains, origin.estimator
+    if chains == 1 or isinstance(state, Centre):
+        return True
+    return all(np.shape(x)[:1] != (chains,) for x in tree.leaves(state))
 
 
 def like_of(origin: Origin) -> Any:
