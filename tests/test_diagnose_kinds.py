@@ -156,6 +156,39 @@ def test_estimators_of_ones_own(estimator, chains):
     assert "gradient noise, as this estimator has a state" in left_out(diagnosis)
 
 
+def test_half_a_step_with_which_the_chain_diverges():
+    with pytest.raises(sgmcmc.ChainDiverged) as error:
+        sgmcmc.sgld(*a_mean(), 8.4e-3, n_chains=4, n_iters=1000, seed=1, **OPTIONS)
+    diagnosis = sgmcmc.diagnose(error.value.draws, halve=True)
+    assert "The chain diverges even with half the step size" in said(diagnosis)
+    assert "half" not in diagnosis
+
+
+class File:
+    """An array that can be sliced until it is closed, as that of a file or of a cluster."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        if self.array is None:
+            raise OSError("the file is closed")
+        return self.array[rows]
+
+
+def test_data_that_cannot_be_read_any_more():
+    log_lik, dataset, params = a_mean()
+    file = File(dataset["x"])
+    draws = sgmcmc.sgld(log_lik, {"x": file}, params, 1e-4, n_iters=300, seed=1, **OPTIONS)
+    file.array = None
+    diagnosis = sgmcmc.diagnose(draws, halve=True)
+    assert left_out(diagnosis).count("cannot be read any more (OSError: the file is closed)") == 2
+    assert set(diagnosis) == {"mean", "sd", "ess"}
+
+
 @dataclass(frozen=True)
 class Counting(sgmcmc.SGLD):
     """Records a number for each coordinate as its temperature."""
@@ -170,3 +203,27 @@ def test_statistics_of_ones_own():
     dataset = a_mean()[1]
     draws = sgmcmc.sample(Counting(), log_lik, dataset, {"m": np.zeros(2)}, 1e-4, **options)
     assert "temperature" not in sgmcmc.diagnose(draws).overall
+
+
+def of_directions(params, data):
+    return 3 * tf.reduce_sum(tf.linalg.matvec(data["x"], params["u"]))
+
+
+def directions():
+    x = np.random.default_rng(0).normal([2, 0, 0], 1, (100, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return of_directions, {"x": x}, {"u": np.array([1.0, 0, 0])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [sgmcmc.sggmc, sgmcmc.gsgnht, sgmcmc.gmc])
+@pytest.mark.parametrize("chains", [None, 2])
+def test_samplers_on_manifolds(sampler, chains):
+    options = {} if sampler is sgmcmc.gmc else {"friction": 1.0, "minibatch_size": 20}
+    draws = sampler(
+        *directions(), 0.02, manifold=sgmcmc.Sphere(), n_chains=chains, n_iters=300, seed=1,
+        verbose=False, **options,
+    )  # fmt: skip
+    diagnosis = sgmcmc.diagnose(draws, halve=True)
+    assert "as parameters lie on a manifold" in left_out(diagnosis)
+    assert "half" in diagnosis

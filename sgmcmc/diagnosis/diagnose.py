@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..divergence import ChainDiverged
 from ..draws import Draws
 from ..origin import Origin
 from ..running import run
@@ -232,7 +233,11 @@ class Looked:
         if why is not None:
             self.evidence.left_out.append(f"half steps, as {why}")
             return
-        found = halved(self.evidence)
+        try:
+            found = halved(self.evidence)
+        except ChainDiverged:
+            self.findings.append(findings.DIVERGED)
+            return
         self.columns["half"] = np.exp(found.log_ratio)
         self.findings += findings.of_half_steps(
             self.evidence.names, found, self.bias, self.comparisons

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from ..checks import summary
 from ..engine import why_no_gradients
 from ..estimators import Estimator
 from ..estimators.control_variate import Centre, ControlVariate
@@ -64,7 +65,20 @@ class Scores(NamedTuple):
 def why_no_scores(origin: Origin) -> str | None:
     """Return why gradients say nothing of these draws; None if they do."""
     engine = origin.engine
-    return why_no_gradients(engine.model, engine.gibbs, engine.tempered)
+    found = why_no_gradients(engine.model, engine.gibbs, engine.tempered)
+    return why_no_data(origin) if found is None else found
+
+
+def why_no_data(origin: Origin) -> str | None:
+    """Return why rows cannot be read any more; None if they can."""
+    try:
+        origin.source.rows(0, 1)
+    except Exception as error:  # of any kind: a file or the client of a cluster was closed
+        return (
+            f"the data cannot be read any more ({summary(error)}): call diagnose before you close "
+            "their file or the client of their cluster"
+        )
+    return None
 
 
 def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
