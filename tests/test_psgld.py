@@ -22,6 +22,7 @@ N, EL = 40, 0.02  # rows, and ε G λ
 STEP_OF = {  # a case whose eps is εG, so that the formula of sgld serves
     "plain": Case(1, EL, 0, size=16),
     "noisy": Case(4, EL / 4, 3, size=16),
+    "floor": Case(1, 0.05, 0, size=16),
 }
 
 
@@ -69,6 +70,32 @@ class GammaOfTheWrongSign(PSGLD):
 def test_wrong_ones_are_rejected(seed, wrong, dynamics):  # noqa: F811
     exact = gaussian.sgld_variance(STEP_OF["plain"])
     assert_rejected(squares(wrong(dynamics), seed, n_iters=3000), exact)
+
+
+FLOOR = {"beta": 0.5, "floor": 1 / N, "n_iters": 1000, "burn_in": 200}  # λ = √V
+
+
+def test_a_floor_as_large_as_the_gradients(seed):
+    """Γ takes .5 % too much, by a long simulation with NumPy."""
+    exact = gaussian.sgld_variance(STEP_OF["floor"])
+    assert_mean(squares(sgmcmc.psgld, seed, "floor", **FLOOR), 0.995 * exact, detect=0.04)
+
+
+@dataclass(frozen=True)
+class SmallGamma(PSGLD):
+    """−½ G³V′ in place of −½ G²V′/√V, which is right for λ far below √V alone."""
+
+    def gamma(self, slope, root):
+        return -slope / (2 * (self.floor + root) ** 2)
+
+
+@pytest.mark.slow
+def test_a_gamma_for_small_floors_is_rejected(seed, wrong):  # noqa: F811
+    """If V follows ḡ² at once, draws with that Γ have the density N(0, 1) exp(−λ/(λ + |θ|))."""
+    exact = gaussian.sgld_variance(STEP_OF["floor"])
+    found = squares(wrong(SmallGamma), seed, "floor", **FLOOR)
+    assert_rejected(found, exact)
+    assert found.mean() / exact == pytest.approx(1.21, abs=0.05)
 
 
 @pytest.mark.parametrize("sigma", [0, 3])

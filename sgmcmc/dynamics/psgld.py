@@ -59,7 +59,8 @@ class PSGLD(Dynamics):
         .1         1.49       1.10       1.01
 
     which is nearer to 1 with noise (1.04 in place of 1.33, for noise three times the gradient). Γ
-    removes nearly all of this error: 1.05 remains of 1.79, and 1.02 of 1.33. With V = E ḡ², Γ is
+    removes nearly all of this error: 1.05 remains of 1.79, and 1.02 of 1.33; or, where λ is as
+    large as √V, .99 of 1.36 for β = .9, and .98 of 1.15 for β = .99. With V = E ḡ², Γ is
     −½ G² V′/√V, and V′ = E 2ḡḡ′ is estimated in the same way as V. The curvature ḡ′ is estimated
     from the change of gradients with the noise z of the steps: E z (ḡ after − ḡ before) = √(εG) ḡ′,
     whatever the noise of the gradients.
@@ -109,10 +110,7 @@ class PSGLD(Dynamics):
         slopes = chain.slopes
         if self.correction:
             slopes = self.seen(slopes, g, rate)
-            drift = tree.map(
-                lambda g, slope, root: g - slope / (2 * (self.floor + root) ** 2),
-                *(drift, slopes.slope, root),
-            )
+            drift = tree.map(tf.add, drift, tree.map(self.gamma, slopes.slope, root))
             push = tree.map(lambda z, h: z / tf.sqrt(h), noise.normals, h)
             slopes = slopes._replace(push=push)
         x = tree.map(
@@ -120,6 +118,10 @@ class PSGLD(Dynamics):
             *(chain.x, drift, noise.normals, h),
         )
         return Scaled(x, V, chain.age + 1, slopes)
+
+    def gamma(self, slope: tf.Tensor, root: tf.Tensor) -> tf.Tensor:
+        """Return Γ/G = −½ G V′/√V, which is bounded as V goes to 0."""
+        return -tf.math.divide_no_nan(slope, 2 * (self.floor + root) * root)
 
     def seen(self, slopes: Slopes, g: Any, rate: tf.Tensor) -> Slopes:
         """Update the slopes by another gradient ḡ."""
