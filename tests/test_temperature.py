@@ -14,7 +14,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import tree
 
-from . import gaussian, slow
+from . import directional, gaussian, slow
 from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_rejected
 
@@ -53,6 +53,35 @@ def test_sgnht(seed, case, options):
     assert_mean(mean_squares(draws["many"]), 2 * (1 - friction / 2))
     assert_mean(draws.stats["thermostat"]["many"].mean(axis=1), friction)
     assert_mean(draws.stats["temperature"]["many"].mean(axis=1), 2)
+
+
+FLAT = directional.Target(
+    sgmcmc.Euclidean(), lambda x: -tf.reduce_sum(x**2) / 2, lambda rng: 2 * rng.normal(size=2), 1.5
+)
+
+
+def squares_on_flat_space(kind, seed):
+    lengths = {"n_iters": 600, "burn_in": 50, "L": 1}
+    draws = directional.run(kind, {"x": FLAT}, seed=seed, temperature=4.0, **lengths)
+    return mean_squares(draws["x"])
+
+
+@pytest.mark.parametrize("kind", [sgmcmc.GMC, sgmcmc.SGGMC])
+def test_on_manifolds(kind, seed):
+    factor = 1 if kind is sgmcmc.GMC else directional.aboba_moments(1, FLAT.eps, FLAT.friction)[0]
+    assert_mean(squares_on_flat_space(kind, seed), 4 * factor)
+
+
+@dataclass(frozen=True)
+class DeafMetropolis(sgmcmc.GMC):
+    """Points are accepted by exp(−ΔH), as at temperature 1."""
+
+    def update(self, chain, estimate, noise, h):
+        return super().update(chain, estimate, noise._replace(temperature=1.0), h)
+
+
+def test_a_deaf_metropolis_step_is_rejected(seed):
+    assert_rejected(squares_on_flat_space(DeafMetropolis, seed), 4)
 
 
 @pytest.mark.parametrize("sampler", [sgmcmc.sgld, sgmcmc.sghmc, sgmcmc.sgnht])
