@@ -49,6 +49,8 @@ def check(
     blocks = dynamics.blocks.values() if isinstance(dynamics, Mixed) else ()
     if any(isinstance(block, GMC) for block in blocks):
         raise ValueError("blocks must not have GMC, whose Metropolis step is for all parameters")
+    if temperature != 1 and any(has_gradient_noise(part) for part in parts_of(dynamics)):
+        raise ValueError("gradient_noise must be None where temperature is not 1")
     if dynamics.needs_rows:
         name, instead = by_rows(dynamics)
         if estimator.carried or estimator.needs_index or counters_of(dynamics):
@@ -106,10 +108,19 @@ def check_stream(
         raise ValueError(f"buffer_size must be at least minibatch_size, {n:,}, not {buffer_rows:,}")
 
 
+def parts_of(dynamics: Dynamics) -> list[Dynamics]:
+    """The blocks of `mixed`, or the one dynamics that there is."""
+    return list(dynamics.blocks.values()) if isinstance(dynamics, Mixed) else [dynamics]
+
+
+def has_gradient_noise(dynamics: Dynamics) -> bool:
+    """Whether less noise is added by the covariance of gradients, which has no temperature."""
+    return isinstance(dynamics, Geodesic) and given(dynamics.gradient_noise)
+
+
 def by_rows(dynamics: Dynamics) -> tuple[str, str]:
     """The argument that is estimated from single rows, and what else it may be."""
-    parts = dynamics.blocks.values() if isinstance(dynamics, Mixed) else [dynamics]
-    if any(isinstance(part, Corrected) and part.needs_rows for part in parts):
+    if any(isinstance(part, Corrected) and part.needs_rows for part in parts_of(dynamics)):
         return "noise_estimate", "None"
     return "gradient_noise", "None or given"
 
