@@ -15,6 +15,7 @@ from .dynamics.gmc import GMC
 from .dynamics.mixed import Mixed
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
+from .dynamics.sgbarker import SGBarker
 from .dynamics.sgnht import SGNHT
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
@@ -116,6 +117,12 @@ def parts_of(dynamics: Dynamics) -> list[Dynamics]:
 def has_gradient_noise(dynamics: Dynamics) -> bool:
     """Whether less noise is added by the covariance of gradients, which has no temperature."""
     return isinstance(dynamics, Geodesic) and given(dynamics.gradient_noise)
+
+
+def unmoved(dynamics: Dynamics) -> str:
+    """Return the name of a part that does not move at the temperature 0, or ''."""
+    parts = parts_of(dynamics)
+    return next((type(part).__name__ for part in parts if isinstance(part, SGBarker)), "")
 
 
 def by_rows(dynamics: Dynamics) -> tuple[str, str]:

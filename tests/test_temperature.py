@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import tree
+from sgmcmc.dynamics.mixed import Mixed
 
 from . import directional, gaussian, slow
 from .gaussian import Case, mean_squares
@@ -123,6 +124,40 @@ def test_without_temperature_a_chain_goes_downhill():
     )
     exact = (1 - case.eps / 2) ** np.arange(1, 21)
     np.testing.assert_allclose(draws["x"], np.repeat(exact[:, None], 3, axis=1), 1e-5)
+
+
+@pytest.mark.parametrize("corrected", [False, slow(True)])
+def test_barker_dynamics_are_those_of_a_flatter_posterior(corrected, seed):
+    """At T, with the step size εT: all is multiplied by powers of 2, and rounds alike."""
+    barker = partial(sgmcmc.sample, sgmcmc.SGBarker(corrected))
+    case, flatter = Case(1, 0.1, 2, size=8), Case(1 / 4, 0.4, 2 / 4, size=8)
+    lengths = {"n_iters": 200, "burn_in": 0, "seed": seed}
+    draws = gaussian.run(barker, {"x": case}, temperature=4.0, **lengths)["x"]
+    np.testing.assert_allclose(draws, gaussian.run(barker, {"x": flatter}, **lengths)["x"], 1e-4)
+
+
+def at_zero_from(first):
+    return lambda k: float(k < first)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "message"),
+    [
+        (0, "temperature must be a finite number above 0, not 0"),
+        (
+            sgmcmc.cyclical(0.1, 10, 0.5).temperature,
+            r"temperature\(0\) must be a finite number abo",
+        ),
+        (at_zero_from(3), r"temperature\(3\) must be a finite number above 0, not 0.0"),
+    ],
+)
+@pytest.mark.parametrize("dynamics", [sgmcmc.SGBarker(), Mixed({"exact": sgmcmc.SGBarker()})])
+def test_barker_dynamics_do_not_move_without_temperature(dynamics, temperature, message):
+    with pytest.raises(ValueError, match=f"^SGBarker's {message}"):
+        gaussian.run(
+            *(partial(sgmcmc.sample, dynamics), {"exact": CASES["exact"]}),
+            **{"n_iters": 10, "burn_in": 0, "seed": 1, "jit": False, "temperature": temperature},
+        )
 
 
 @dataclass(frozen=True)
