@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -62,28 +63,31 @@ class Spread:
         start = tree.map(as_array, start_of(sampler))
         return Recipe(self.token, self.name, own, start, dict(sampler.settings), run, origin)
 
-    def groups(self, plan: Plan, sampler: Sampler) -> list[list[int]]:
-        """Which chains go together: as many groups as workers have threads, if that can be."""
-        chains = sampler.engine.chains
-        most = 1 if isinstance(plan.estimator, Counted) else max(1, chains // FEWEST)
-        groups = np.array_split(np.arange(chains), min(most, threads(self.client)))
-        return [[int(c) for c in group] for group in groups]
+    def groups(self, plan: Plan, chains: Sequence[int], count: int) -> list[list[int]]:
+        """Cut a group if there are workers for more than it and the others, `count` chains in all.
+
+        The estimate of some samplers depends on all chains, which then stay together.
+        """
+        if isinstance(plan.estimator, Counted) or len(chains) < 2 * FEWEST:
+            return [list(chains)]
+        return cut(chains, -(-count // threads(self.client)))
 
     def run(
         self, plan: Plan, sampler: Sampler, end: int, origin: int, collectors: Any, progress: Any
     ) -> None:
         """Advance the chains of a sampler up to iteration `end`."""
-        recipe = self.recipe(plan, sampler, origin)
-        sent = self.client.scatter(recipe, broadcast=True, hash=False)
+        everywhere = Everywhere(self.client, self.recipe(plan, sampler, origin))
+        count = sampler.engine.chains
 
         def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
-            nonlocal sent
-            if trial:
-                sent = self.client.scatter(recipe, broadcast=True, hash=False)
-            return self.client.submit(advance, sent, chains, state, until, pure=False)
+            recipe = everywhere.future(is_lost=trial > 0)
+            return self.client.submit(advance, recipe, chains, state, until, pure=False)
+
+        def groups(chains: Sequence[int]) -> list[list[int]]:
+            return self.groups(plan, chains, count)
 
         ends = Ends(sampler.state.iteration, end)
-        rounds = Rounds(sampler, self.groups(plan, sampler), submit, ends)
+        rounds = Rounds(sampler, groups(range(count)), submit, ends, cut=groups)
         rounds.run(collectors, progress, origin)
 
     def close(self) -> None:
@@ -109,6 +113,36 @@ class Spread:
                 self.run(plan, sampler, end, origin, collectors, progress)
 
         return run
+
+
+class Everywhere:
+    """A value that all workers have, those too that join late."""
+
+    def __init__(self, client: Any, value: Any) -> None:
+        self.client, self.value = client, value
+        self.send()
+
+    def send(self) -> None:
+        """Send the value to all workers."""
+        self.workers = set(self.client.nthreads())
+        self.sent = self.client.scatter(self.value, broadcast=True, hash=False)
+
+    def future(self, is_lost: bool) -> Any:
+        """Return a future of the value, which may be lost with a worker."""
+        if is_lost or self.sent.status != "finished":
+            self.send()
+        joined = set(self.client.nthreads()) - self.workers
+        if joined:  # Dask gives a task to a worker that has its data, and moves only small ones
+            self.workers |= joined
+            with contextlib.suppress(Exception):  # it does not matter if one has gone meanwhile
+                self.client.replicate(self.sent, workers=list(joined))
+        return self.sent
+
+
+def cut(chains: Sequence[int], share: int) -> list[list[int]]:
+    """Cut a group so that none has more chains than its share, nor fewer than FEWEST."""
+    parts = min(max(1, len(chains) // FEWEST), -(-len(chains) // share))
+    return [part.tolist() for part in np.array_split(np.asarray(chains), parts)]
 
 
 def see_pickled(arguments: Mapping[str, Any]) -> None:
