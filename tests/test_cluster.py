@@ -1,10 +1,22 @@
 """Runs on a cluster: what is said where something is wrong, and what travels."""
 
+import subprocess
+import sys
+import threading
+
 import pytest
 
+import sgmcmc
 from sgmcmc.distributed.chains import cut
+from sgmcmc.distributed.cluster import local_cluster
+from sgmcmc.distributed.tasks import Tasks
 
 distributed = pytest.importorskip("distributed")
+
+from .cluster import GIVEN, assert_same, cluster_of  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")
+SHORT = {**GIVEN, "n_iters": 100, "burn_in": 0, "stepsize": 1e-4, "jit": False}
 
 
 @pytest.mark.parametrize(
@@ -14,4 +26,98 @@ distributed = pytest.importorskip("distributed")
 def test_a_group_is_cut_by_its_share(chains, share, lengths):
     parts = cut(range(7, 7 + chains), share)
     assert [len(part) for part in parts] == lengths
-    assert sum(parts, []) == list(range(7, 7 + chains))
+    assert [c for part in parts for c in part] == list(range(7, 7 + chains))
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of one worker, and not the default one of this process."""
+    with cluster_of(1, memory_limit=0) as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        yield client
+        client.close()
+
+
+def closed():
+    """A client that was closed."""
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster:
+        client = distributed.Client(cluster, set_as_default=False)
+        client.close()
+        return client
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda: False, "client must be a dask.distributed.Client, .* not False"),
+        (lambda: "", "client must be a dask.distributed.Client"),
+        (closed, "client must be open"),
+    ],
+)
+def test_clients_that_are_refused(value, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        sgmcmc.sgld(**GIVEN, stepsize=1e-4, client=value())
+
+
+@pytest.mark.slow
+def test_a_client_that_is_not_the_default(client):
+    assert_same(sgmcmc.sgld(**SHORT, client=client), sgmcmc.sgld(**SHORT))
+
+
+@pytest.mark.slow
+def test_workers_that_pause_are_named(client):
+    def pause(status, dask_worker):
+        dask_worker.status = getattr(distributed.core.Status, status)
+
+    [address] = client.nthreads()
+    client.run(pause, "paused")
+    tasks = Tasks(str)
+    tasks.start("round", client.submit(int, pure=False))
+    threading.Timer(3, lambda: client.run(pause, "running")).start()
+    with pytest.warns(RuntimeWarning, match=f"workers pause.*{address}.*--memory-limit 0"):
+        assert tasks.next() == ("round", 0)
+
+
+class TestNoWorkers:
+    """Clusters that have no worker when a run begins."""
+
+    @pytest.fixture
+    def cluster(self):
+        with distributed.LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster:
+            yield cluster
+
+    def test_none_comes(self, cluster, monkeypatch):
+        monkeypatch.setattr(sgmcmc.distributed.cluster, "WAIT", 0.5)
+        with pytest.raises(ValueError, match=r"no workers.*client\.wait_for_workers\(n\)"):
+            sgmcmc.sgld(**SHORT, client=cluster.scheduler_address)
+
+    @pytest.mark.slow
+    def test_workers_that_start_when_there_is_something_to_do(self, cluster):
+        cluster.adapt(minimum=0, maximum=1, interval="100ms", wait_count=2)
+        draws = sgmcmc.sgldcv(**SHORT, client=cluster.scheduler_address)
+        assert_same(draws, sgmcmc.sgldcv(**SHORT))
+
+
+@pytest.mark.slow
+def test_a_script_that_workers_import(tmp_path):
+    """They find out at once, and the error tells what to write."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sgmcmc\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"  # one worker will do
+        "sgmcmc.sgld(lambda p, d: 0.0, {'x': [0.0]}, {'a': 0.0}, 1e-4, client='local')\n"
+    )
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert 'under the line  if __name__ == "__main__":' in run.stderr.splitlines()[-1]
+    assert "bootstrapping" not in run.stderr
+    assert run.stderr.count("Traceback") == 1
+
+
+@pytest.mark.slow
+def test_local_workers_do_not_pause():
+    with local_cluster(1) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        assert client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit or 0) == (
+            dict.fromkeys(client.nthreads(), 0)
+        )

@@ -23,6 +23,8 @@ distributed = pytest.importorskip("distributed")
 from .cluster import DATA, GIVEN, assert_same, cluster_of, logistic, normal  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")]
+
+
 @pytest.fixture(scope="module")
 def client():
     with cluster_of(2) as cluster, distributed.Client(cluster) as client:

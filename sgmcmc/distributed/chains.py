@@ -15,7 +15,7 @@ from ..outside import Outside
 from ..plan import Plan
 from ..sampler import Sampler, State
 from ..store.writing import start_of
-from .cluster import tell, threads
+from .cluster import see_workers, tell, threads
 from .rounds import Ends, Rounds
 from .worker import File, Recipe, advance, as_array, forget
 
@@ -91,7 +91,7 @@ class Spread:
         rounds.run(collectors, progress, origin)
 
     def close(self) -> None:
-        """Let the workers forget this run, without waiting for them."""
+        """Tell the workers to forget this run."""
         tell(self.client, forget, self.token)
 
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
@@ -123,7 +123,8 @@ class Everywhere:
         self.send()
 
     def send(self) -> None:
-        """Send the value to all workers."""
+        """Send the value to all workers, the first of which may have to be started."""
+        see_workers(self.client)
         self.workers = set(self.client.nthreads())
         self.sent = self.client.scatter(self.value, broadcast=True, hash=False)
 
