@@ -1,19 +1,24 @@
 """Runs on a cluster: what is said where something is wrong, and what travels."""
 
+import importlib
+import pickle
 import subprocess
 import sys
 import threading
 
 import pytest
+import tensorflow as tf
 
 import sgmcmc
+from sgmcmc.distributed import sending
 from sgmcmc.distributed.chains import cut
 from sgmcmc.distributed.cluster import local_cluster
 from sgmcmc.distributed.tasks import Tasks
 
 distributed = pytest.importorskip("distributed")
+cloudpickle = pytest.importorskip("cloudpickle")
 
-from .cluster import GIVEN, assert_same, cluster_of  # noqa: E402
+from .cluster import DATA, GIVEN, assert_same, cluster_of, logistic, normal  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")
 SHORT = {**GIVEN, "n_iters": 100, "burn_in": 0, "stepsize": 1e-4, "jit": False}
@@ -121,3 +126,56 @@ def test_local_workers_do_not_pause():
         assert client.run(lambda dask_worker: dask_worker.memory_manager.memory_limit or 0) == (
             dict.fromkeys(client.nthreads(), 0)
         )
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A module that workers do not have."""
+    (tmp_path / "mymodel.py").write_text(
+        "import tensorflow as tf\n\n\n"
+        "def log_lik(params, data):\n"
+        "    eta = tf.linalg.matvec(data['X'], params['beta'])\n"
+        "    return tf.reduce_sum(data['y'] * eta - tf.nn.softplus(eta))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("mymodel")
+    del sys.modules["mymodel"]
+
+
+@pytest.mark.slow
+def test_a_module_that_workers_lack(client, module):
+    """It is named, and what the message says helps."""
+    given = {**SHORT, "log_lik": module.log_lik}
+    wanted = r"log_lik cannot be unpickled.*No module named 'mymodel'.*upload_file\('mymodel.py'\)"
+    for more in ({}, {"dataset": sgmcmc.Shards([DATA], round_iterations=10), "n_chains": None}):
+        with pytest.raises(ValueError, match=wanted):
+            sgmcmc.sgldcv(**{**given, **more}, client=client)
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        assert_same(sgmcmc.sgld(**given, client=client), sgmcmc.sgld(**given))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.mark.slow
+def test_compiled_functions(client):
+    """A `tf.function` is sent without its graphs, also one that another function calls."""
+    inner = tf.function(logistic, reduce_retracing=True)
+    given = {
+        **SHORT,
+        "log_lik": lambda params, data: inner(params, data),
+        "log_prior": tf.function(normal),
+        "track": {"first": tf.function(lambda params: params["beta"][0])},
+    }
+    assert_same(sgmcmc.sgld(**given, client=client), sgmcmc.sgld(**given))
+
+
+def test_a_compiled_function_keeps_its_options():
+    spec = [tf.TensorSpec((), tf.float32)]
+    function = tf.function(lambda x: 2 * x, spec, autograph=False, jit_compile=True)
+    function(1.0)
+    again = pickle.loads(sending.pickled(function))
+    assert float(again(3.0)) == 6
+    assert again.input_signature == function.input_signature == tuple(spec)
+    assert sending.options(again) == sending.options(function)
+    assert not sending.options(again)["autograph"]

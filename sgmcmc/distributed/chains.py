@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks, tree
+from .. import tree
 from ..estimators.counts import Counted
 from ..outside import Outside
 from ..plan import Plan
@@ -17,6 +17,8 @@ from ..sampler import Sampler, State
 from ..store.writing import start_of
 from .cluster import see_workers, tell, threads
 from .rounds import Ends, Rounds
+from .sending import see_pickled as see_pickled
+from .sending import see_unpickled
 from .worker import File, Recipe, advance, as_array, forget
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
@@ -34,6 +36,7 @@ class Spread:
         self.client, self.name, self.of_run = client, name, of_run
         self.arguments = arguments
         self.token = uuid.uuid4().hex
+        see_unpickled(client, {**arguments, **of_run})
 
     def prepare(self, plan: Plan) -> None:
         """Check that the chains of a plan can run on a cluster."""
@@ -144,20 +147,3 @@ def cut(chains: Sequence[int], share: int) -> list[list[int]]:
     """Cut a group so that none has more chains than its share, nor fewer than FEWEST."""
     parts = min(max(1, len(chains) // FEWEST), -(-len(chains) // share))
     return [part.tolist() for part in np.array_split(np.asarray(chains), parts)]
-
-
-def see_pickled(arguments: Mapping[str, Any]) -> None:
-    """See that arguments can be sent to workers. The whole data are too large for this."""
-    import cloudpickle
-
-    for name, value in arguments.items():
-        if name in ("dataset", "verbose"):  # the latter stays here
-            continue
-        try:
-            cloudpickle.dumps(value)
-        except Exception as error:
-            raise ValueError(
-                f"{name} must be something that can be sent to workers, but pickling it fails: "
-                f"{checks.summary(error)}. Let functions make themselves what cannot be sent; for "
-                "data in files, pass Shards of their paths"
-            ) from error

@@ -23,6 +23,7 @@ from ..running import Wish, wish
 from ..sampler import Sampler, State
 from ..source import Source
 from ..store.resuming import standing_at
+from .sending import Sent
 
 KEPT_BYTES = 64 << 20  # of a worker's samplers, each of which has rows in shuffled order
 lock = threading.Lock()
@@ -46,6 +47,16 @@ class Recipe:
     settings: dict[str, Any] | None = None
     of_run: Mapping[str, Any] | None = None
     origin: int = 0
+
+    def __reduce__(self) -> Any:
+        arguments = dict(self.arguments)
+        data = {k: arguments.pop(k) for k in ("dataset",) if k in arguments}
+        return remade, (Sent({**vars(self), "arguments": arguments}), data)
+
+
+def remade(fields: Mapping[str, Any], data: Mapping[str, Any]) -> Recipe:
+    """Make a recipe that was sent. Its data are apart, as they are not copied when pickled."""
+    return Recipe(**{**fields, "arguments": {**fields["arguments"], **data}})
 
 
 class File(NamedTuple):
