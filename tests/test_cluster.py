@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.distributed import sending
+from sgmcmc import tree
+from sgmcmc.distributed import sending, worker
 from sgmcmc.distributed.chains import cut
 from sgmcmc.distributed.cluster import local_cluster
 from sgmcmc.distributed.tasks import Tasks
@@ -179,3 +181,54 @@ def test_a_compiled_function_keeps_its_options():
     assert again.input_signature == function.input_signature == tuple(spec)
     assert sending.options(again) == sending.options(function)
     assert not sending.options(again)["autograph"]
+
+
+@pytest.mark.slow
+def test_a_file_that_workers_do_not_have(client, tmp_path):
+    np.save(tmp_path / "X.npy", DATA["X"])
+    data = {"X": np.load(tmp_path / "X.npy", mmap_mode="r"), "y": DATA["y"]}
+    (tmp_path / "X.npy").unlink()
+    [address] = client.nthreads()
+    wanted = rf"dataset\['X'\] is in a file that the worker {address} cannot open.*No such file"
+    with pytest.raises(ValueError, match=wanted):
+        sgmcmc.sgld(**{**SHORT, "dataset": data}, client=client)
+
+
+@pytest.mark.slow
+def test_a_worker_of_another_version_that_joins_late(client):
+    """It is found out when the worker makes its first round."""
+
+    def change(version):
+        sgmcmc.plan.__version__ = version
+
+    client.run(change, "0.0")
+    try:
+        with pytest.raises(RuntimeError, match="must have the packages"):
+            sgmcmc.sgld(**SHORT, client=client)
+    finally:
+        client.run(change, sgmcmc.__version__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gradient", [None, sgmcmc.SVRG(every=50)])
+def test_what_does_not_change_does_not_travel(client, gradient, monkeypatch):
+    """The weights of rows are in the recipe, but not in the state; snapshots are."""
+    N, rounds, submit = len(DATA["y"]), [], client.submit
+
+    def spied(function, *arguments, **more):
+        future = submit(function, *arguments, **more)
+        if function is worker.advance:
+            rounds.append((arguments[2], future))
+        return future
+
+    given, sampler = {**SHORT, "n_iters": 300}, sgmcmc.sgld
+    if gradient is None:
+        sampler, given = sgmcmc.sgldcv, {**given, "row_probabilities": np.linspace(1, 2, N)}
+    else:
+        given["gradient"] = gradient
+    monkeypatch.setattr(client, "submit", spied)
+    assert_same(sampler(**given, client=client), sampler(**given))
+    assert len(rounds) > 1
+    for state, future in rounds:
+        for each in (state, future.result().state):
+            assert (tree.leaves(each.estimator) == []) == (gradient is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from .. import tree
 from ..estimators.counts import Counted
 from ..outside import Outside
 from ..plan import Plan
-from ..sampler import Sampler, State
+from ..sampler import Sampler, State, is_by_chain
 from ..store.writing import start_of
 from .cluster import see_workers, tell, threads
 from .rounds import Ends, Rounds
@@ -79,8 +80,12 @@ class Spread:
         self, plan: Plan, sampler: Sampler, end: int, origin: int, collectors: Any, progress: Any
     ) -> None:
         """Advance the chains of a sampler up to iteration `end`."""
-        everywhere = Everywhere(self.client, self.recipe(plan, sampler, origin))
-        count = sampler.engine.chains
+        recipe, count = self.recipe(plan, sampler, origin), sampler.engine.chains
+        by_chain = any(tree.leaves(is_by_chain(sampler.state).estimator))
+        is_fixed = plan.estimator.every is None and not by_chain
+        if is_fixed:  # it may have a number for each row
+            recipe = replace(recipe, fixed=tree.map(as_array, sampler.state.estimator))
+        everywhere = Everywhere(self.client, recipe)
 
         def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
             recipe = everywhere.future(is_lost=trial > 0)
@@ -90,7 +95,7 @@ class Spread:
             return self.groups(plan, chains, count)
 
         ends = Ends(sampler.state.iteration, end)
-        rounds = Rounds(sampler, groups(range(count)), submit, ends, cut=groups)
+        rounds = Rounds(sampler, groups(range(count)), submit, ends, cut=groups, is_fixed=is_fixed)
         rounds.run(collectors, progress, origin)
 
     def close(self) -> None:

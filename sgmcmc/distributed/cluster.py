@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -115,10 +115,15 @@ def check_versions(client: Any) -> None:
     for address, there in client.run(versions, on_error="return").items():
         if there != here:
             said = f"has {there}" if isinstance(there, dict) else f"says {there}"
-            raise ValueError(
-                f"client: the worker {address} must have the packages of this process, {here}, "
-                f"but {said}"
-            )
+            raise ValueError(other_versions(address, here, said))
+
+
+def other_versions(address: str, here: Mapping[str, str], said: str) -> str:
+    """Return the message for a worker whose versions are not those of the client."""
+    return (
+        f"client: the worker {address} must have the packages of the process that calls the "
+        f"sampler, {here}, but {said}"
+    )
 
 
 def tell(client: Any, function: Callable, token: str) -> None:

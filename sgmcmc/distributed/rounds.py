@@ -65,6 +65,8 @@ class Rounds:
         Whether Dask keeps a round for a worker that is gone.
     cut : function of the chains of a group
         The groups into which this one is cut before its next round, if there are more workers now.
+    is_fixed : bool
+        Whether no iteration changes the state of the estimator, which then does not travel.
     """
 
     def __init__(
@@ -75,11 +77,14 @@ class Rounds:
         ends: Ends,
         waits: Callable[[Any], bool] = lambda future: False,
         cut: Callable[[Sequence[int]], Sequence[Sequence[int]]] = lambda chains: [chains],
+        is_fixed: bool = False,
     ) -> None:
         self.sampler, self.submit, self.ends, self.cut = sampler, submit, ends, cut
         self.count = sum(map(len, groups))  # chains
-        self.by_chain = is_by_chain(sampler.state)
-        whole = Group(range(self.count), tree.map(as_array, sampler.state))
+        self.fixed = {"estimator": ()} if is_fixed else {}
+        self.by_chain = is_by_chain(sampler.state)._replace(**self.fixed)
+        state = sampler.state._replace(**self.fixed)
+        whole = Group(range(self.count), tree.map(as_array, state))
         self.groups = self.parts(whole, groups)
         self.tasks = Tasks(lambda g: f"made a round of the chains {list(g.chains)}", waits)
         self.together = 0  # rounds whose draws are put together
@@ -164,7 +169,8 @@ class Rounds:
         if errors:
             raise min(errors, key=lambda error: error.iteration)
         states = [tree.map(as_tensor, part.state) for part in parts]
-        self.sampler.place(of_all_chains(states, self.by_chain))
+        known = {name: getattr(self.sampler.state, name) for name in self.fixed}
+        self.sampler.place(of_all_chains(states, self.by_chain)._replace(**known))
         for collector in collectors:
             collector.done(self.sampler)
         if progress and progress.verbose:
