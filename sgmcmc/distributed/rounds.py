@@ -81,7 +81,7 @@ class Rounds:
     ) -> None:
         self.sampler, self.submit, self.ends, self.cut = sampler, submit, ends, cut
         self.count = sum(map(len, groups))  # chains
-        self.fixed = {"estimator": ()} if is_fixed else {}
+        self.fixed: dict[str, Any] = {"estimator": ()} if is_fixed else {}
         self.by_chain = is_by_chain(sampler.state)._replace(**self.fixed)
         state = sampler.state._replace(**self.fixed)
         whole = Group(range(self.count), tree.map(as_array, state))
