@@ -279,6 +279,11 @@ TWICE = {"x": np.column_stack([np.arange(20.0), 2 * np.arange(20.0)])}
         (GOOD, {"n_draws": 0}, "n_draws must be a positive whole number"),
         (GOOD, {"seed": -1}, "seed must be"),
         (GOOD, {"acceptance": 0}, "acceptance must be"),
+        (
+            GOOD,
+            {"acceptance": 1e-10},
+            r"acceptance must be at least 6\.4e-09 for 20 draws of 2 numbers.*about 2e\+11",
+        ),
         (GOOD, {"bandwidth": -1}, "bandwidth must be"),
         (GOOD, {"n_sweeps": 0}, "n_sweeps must be"),
         (GOOD, {"semiparametric": "yes"}, "semiparametric must be True or False"),
