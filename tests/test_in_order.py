@@ -95,6 +95,14 @@ def test_parts_in_any_order_are_the_same(seed):
     made.close()
 
 
+def test_rows_are_counted_beyond_32_bits():
+    """NumPy 2 raises an OverflowError for sums of int32 and larger numbers."""
+    found = InOrder(97, 10, 1, 1, 50).order(2**33)
+    np.testing.assert_array_equal(
+        np.sort(found.reshape(-1)), np.sort((2**33 * 50 + np.arange(50)) % 97)
+    )
+
+
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_how_rows_are_cut_into_batches_does_not_matter(n_chains):
     draws = [draw(stream(size), n_chains=n_chains)["m"] for size in (1, 100, N)]
