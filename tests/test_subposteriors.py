@@ -7,7 +7,9 @@ variance.
 """
 
 import json
+import os
 import pickle
+import signal
 from functools import partial
 
 import cloudpickle
@@ -21,6 +23,7 @@ import sgmcmc
 from sgmcmc import Draws, combine
 from sgmcmc.combine import parts as parts_of_draws
 from sgmcmc.combine import shards as module
+from sgmcmc.distributed import tasks
 from sgmcmc.dynamics.mixed import Mixed
 from sgmcmc.spaces.constrained import spaces
 
@@ -144,6 +147,55 @@ def test_the_work_of_a_shard_and_its_draws_can_be_sent_to_another_process():
     work = partial(module.subposterior, sgmcmc.sgld, given, SHARDS[1], {"shard": 1}, 1)
     there = pickle.loads(pickle.dumps(cloudpickle.loads(cloudpickle.dumps(work))()))
     np.testing.assert_array_equal(work()["theta"], there["theta"])
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    own = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**own) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [list, sgmcmc.Shards])
+def test_what_cannot_be_sent_to_workers_is_named(kind, client, tmp_path):
+    lock = __import__("threading").Lock()
+    h5py = pytest.importorskip("h5py")
+    run = {"params": {"theta": 0.0}, "stepsize": 0.01, "n_iters": 20, "client": client, **RUN}
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["x"] = X[0]
+        parts, named = [SHARDS[0], {"x": file["x"]}], r"shards\[1\]\['x'\]"
+        if kind is sgmcmc.Shards:
+            parts, named = [SHARDS[0], lambda: {"x": X[1], "lock": lock}], r"parts\[1\] of Shards"
+        with pytest.raises(ValueError, match=f"{named} must be something that can be sent to"):
+            combine.subposteriors(sgmcmc.sgld, of_mean, kind(parts), **run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [1, 3])
+def test_a_worker_is_lost(trials, client, tmp_path, seed, monkeypatch):
+    """Its shard is sampled again, with the draws of this machine, or named in the error."""
+    monkeypatch.setattr(tasks, "TRIALS", trials)
+    here, trace = os.getpid(), tmp_path / "lost"
+
+    def log_lik(params, data):
+        if os.getpid() != here and data["x"].shape[0] == len(X[1]) and not trace.exists():
+            trace.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return of_mean(params, data)
+
+    run = {"params": {"theta": 0.0}, "stepsize": 0.01, "n_iters": 20, "seed": seed, **RUN}
+    run["minibatch_size"] = "all"
+    shards = [pd.DataFrame(shard) for shard in SHARDS]
+    if trials == 1:
+        with pytest.raises(RuntimeError, match="client: the workers that had shard 1 were lost"):
+            combine.subposteriors(sgmcmc.sgld, log_lik, shards, **run, client=client)
+        return
+    there = combine.subposteriors(sgmcmc.sgld, log_lik, shards, **run, client=client)
+    assert trace.exists()
+    for a, b in zip(there, combine.subposteriors(sgmcmc.sgld, log_lik, shards, **run)):
+        np.testing.assert_array_equal(a["theta"], b["theta"])
 
 
 def test_parts_must_be_combined_in_their_coordinates():

@@ -18,6 +18,7 @@ from ..distributed.shards import Sharded, Shards
 from ..draws import Draws
 from ..dynamics.mixed import Mixed
 from ..dynamics.probabilities import Probabilities
+from ..outside import read_by_slices
 from ..race import row_of
 from ..source import Source
 from ..spaces import Chart
@@ -117,20 +118,31 @@ def subposteriors(
     marks = [{"shard": s, **mark} for s in range(len(parts))]
     if client is None and loaded is None:
         return [subposterior(sampler, given, *each, seed) for each in zip(parts, marks)]
+    if loaded is None:
+        loaded = Shards([as_dict(part) for part in parts])
     given = {**given, "verbose": False}
-    see_pickled(given)
-    with connected(client or LOCAL) as workers:
-        if loaded is None:
-            futures = [
-                workers.submit(subposterior, sampler, given, *each, seed, pure=False)
-                for each in zip(parts, marks)
-            ]
-            return workers.gather(futures)
-        dtype = checks.dtype(arguments.get("dtype", "float32"))
-        with closing(Sharded(loaded, workers, dtype)) as data:
-            return data.all(
-                of_loaded, {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
-            )
+    see_pickled({**that_workers_open(loaded), **given})
+    dtype = checks.dtype(arguments.get("dtype", "float32"))
+    work = {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
+    with connected(client or LOCAL) as workers, closing(Sharded(loaded, workers, dtype)) as data:
+        return data.all(of_loaded, work)
+
+
+def as_dict(shard: Any) -> Mapping[str, Any]:
+    """Return the columns of a DataFrame by name, and a dict as it is."""
+    return checks.by_column(shard) if hasattr(shard, "columns") else shard
+
+
+def that_workers_open(shards: Shards) -> dict[str, Any]:
+    """Return what is sent to workers before they read rows: functions, and arrays in files."""
+    found = {}
+    for i, part in enumerate(shards.parts):
+        if callable(part):
+            found[f"parts[{i}] of Shards"] = part
+        elif isinstance(part, Mapping):
+            files = {f"shards[{i}][{k!r}]": x for k, x in part.items() if read_by_slices(x)}
+            found.update(files)
+    return found
 
 
 def check_sampler(row: Row, sampler: Any, arguments: Mapping[str, Any]) -> None:
