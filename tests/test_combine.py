@@ -1,6 +1,6 @@
 """Combination of subposterior draws: exact laws on Gaussians, and by enumeration and quadrature.
 
-Each comparison raises a false alarm at most 1.6 times in ten million. Those over 300 or 400
+Each comparison raises a false alarm at most 2.5 times in ten million. Those over 300 or 400
 replications find relative errors of 3 %. Those of `kde_product` and `weierstrass` are with the
 exact law of what they draw, given the draws of the shards, bandwidth included: they find errors of
 .05 posterior standard deviations in the mean, and of 6 % in the variance.

@@ -2,7 +2,7 @@
 
 Chains are of SGLD with control variates, whose gradients have no noise here. With step size ε and
 precision λ, its variance is 1 / (λ (1 − ελ/4)) exactly. Each comparison raises a false alarm at
-most 1.6 times in ten million. It finds errors of .1 standard deviations in a mean, and of 6 % in a
+most 2.5 times in ten million. It finds errors of .1 standard deviations in a mean, and of 6 % in a
 variance.
 """
 
