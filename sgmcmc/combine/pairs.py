@@ -48,7 +48,7 @@ def weierstrass(
         The draws of each shard, as for `consensus`. Shards may have different numbers of draws.
     acceptance : float
         The share of pairs that are kept, above 0 and at most 1. The time is proportional to
-        n_draws / acceptance, and what would take hours is refused.
+        n_draws / acceptance, and more than about ten minutes for two shards are refused.
     n_draws : int, optional
         How many draws to return; by default as many as the shard with the fewest has.
     constrain : dict, optional
