@@ -157,10 +157,16 @@ class Columns:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self[:].astype(dtype or self.dtype, copy=False)
 
-    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Return the rows of a slice, or those with these numbers, which increase."""
-        if isinstance(rows, slice):
-            rows = np.arange(*rows.indices(len(self)))
+    def __getitem__(self, rows: Any) -> Any:
+        """Return a row, or those of a slice, of a list of numbers, or of a mask, as NumPy does."""
+        wanted = numbers_in(rows, len(self))
+        if wanted.ndim == 1 and (np.diff(wanted) > 0).all():
+            return self.take(wanted)
+        unique, places = np.unique(wanted, return_inverse=True)
+        return self.take(unique)[places.reshape(wanted.shape)]
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows with these numbers, which increase."""
         out = np.empty((len(rows), *self.shape[1:]), self.dtype)
         first = 0
         while first < len(rows):
@@ -193,6 +199,32 @@ class Columns:
             kept -= self.decoded.popitem(last=False)[1].nbytes
         self.decoded[number] = block
         return block
+
+
+def numbers_in(rows: Any, count: int) -> np.ndarray:
+    """Return the numbers 0, 1, ... of the rows that an index means, of `count` rows."""
+    if isinstance(rows, slice):
+        return np.arange(*rows.indices(count))
+    index = None if isinstance(rows, tuple) else np.asarray(rows)
+    if index is not None and index.size == 0 and index.dtype != bool:
+        index = index.astype(np.int64)  # an empty list
+    if index is None or index.dtype.kind not in "biu":
+        raise TypeError(
+            "columns of Parquet files are indexed by rows alone: by a whole number, a slice, a "
+            "list of whole numbers or a mask, "
+            f"not by {described(rows)}; take x[rows][:, column]"
+        )
+    if index.dtype == bool:
+        if index.shape != (count,):
+            raise IndexError(
+                f"a mask must have shape {(count,)}, one entry a row, not {index.shape}"
+            )
+        return np.flatnonzero(index)
+    outside = (index < -count) | (index >= count)
+    if outside.any():
+        raise IndexError(f"row {index[outside][0]} is out of range, as there are {count:,} rows")
+    index = index.astype(np.int64)
+    return np.where(index < 0, index + count, index)
 
 
 def opened(source: Any) -> Groups:

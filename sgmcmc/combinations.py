@@ -15,6 +15,7 @@ from .dynamics.gmc import GMC
 from .dynamics.mixed import Mixed
 from .dynamics.psgld import PSGLD
 from .dynamics.scir import SCIR
+from .dynamics.sgbarker import SGBarker
 from .dynamics.sgnht import SGNHT
 from .estimators import Estimator
 from .estimators.control_variate import ControlVariate
@@ -50,6 +51,8 @@ def check(
     blocks = dynamics.blocks.values() if isinstance(dynamics, Mixed) else ()
     if any(isinstance(block, GMC) for block in blocks):
         raise ValueError("blocks must not have GMC, whose Metropolis step is for all parameters")
+    if temperature != 1 and any(has_gradient_noise(part) for part in parts_of(dynamics)):
+        raise ValueError("gradient_noise must be None where temperature is not 1")
     if dynamics.needs_rows:
         name, instead = by_rows(dynamics)
         if estimator.carried or estimator.needs_index or counters_of(dynamics):
@@ -122,10 +125,25 @@ def check_stream(
         raise ValueError(f"buffer_size must be at least minibatch_size, {n:,}, not {buffer_rows:,}")
 
 
+def parts_of(dynamics: Dynamics) -> list[Dynamics]:
+    """The blocks of `mixed`, or the one dynamics that there is."""
+    return list(dynamics.blocks.values()) if isinstance(dynamics, Mixed) else [dynamics]
+
+
+def has_gradient_noise(dynamics: Dynamics) -> bool:
+    """Whether less noise is added by the covariance of gradients, which has no temperature."""
+    return isinstance(dynamics, Geodesic) and given(dynamics.gradient_noise)
+
+
+def unmoved(dynamics: Dynamics) -> str:
+    """Return the name of a part that does not move at the temperature 0, or ''."""
+    parts = parts_of(dynamics)
+    return next((type(part).__name__ for part in parts if isinstance(part, SGBarker)), "")
+
+
 def by_rows(dynamics: Dynamics) -> tuple[str, str]:
     """The argument that is estimated from single rows, and what else it may be."""
-    parts = dynamics.blocks.values() if isinstance(dynamics, Mixed) else [dynamics]
-    if any(isinstance(part, Corrected) and part.needs_rows for part in parts):
+    if any(isinstance(part, Corrected) and part.needs_rows for part in parts_of(dynamics)):
         return "noise_estimate", "None"
     return "gradient_noise", "None or given"
 

@@ -40,8 +40,11 @@ OF_RESUME = """resume : path, optional
 CLIENT = Parameter("client", Parameter.KEYWORD_ONLY, default=None, annotation="Any")  # of a run
 OF_CLIENT = """client : dask.distributed.Client, str, optional
     Run the chains on the workers of this Dask cluster: a client, the address of a scheduler, or
-    `"local"` for workers on this machine, one for each core. The draws are those of this machine,
-    as are the store in `out` and the progress. What a lost worker was at is done again.
+    `"local"` for workers on this machine, one for each core. Have two chains or more for each
+    worker: chains go to workers in groups of at least two. The draws are those of this machine, as
+    are the store in `out` and the progress. What a lost worker was at is done again, and workers
+    that join later get some of the chains. In a script, `"local"` needs `if __name__ ==
+    "__main__":` above the call, as each worker imports the script.
     Workers unpickle what they are sent: use clusters of your own, with TLS on foreign networks.
     This wants `pip install 'sgmcmc[dask]'`."""
 HIDDEN = ("name", "estimator", "sampler")  # arguments of `planned` and `run` that users do not see
@@ -119,7 +122,7 @@ def public(*args: Any, **kwargs: Any) -> tuple[Callable[..., Draws], Callable[..
             return drawn(row, arguments)
         from .distributed.cluster import LOCAL, connected
 
-        with connected(client or LOCAL) as workers:
+        with connected(LOCAL if client is None else client) as workers:
             return drawn(row, arguments, workers)
 
     for function, name, has_run in (

@@ -6,7 +6,6 @@ minibatches, in the order in which they come.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -61,9 +60,10 @@ def stream(
     Parameters
     ----------
     make_iterator : function of nothing, or of the epoch
-        Returns an iterator over all rows, as dicts of arrays with some rows each. It is called for
-        each epoch, and for each pass over all data. It must return the same rows in the same order
-        each time; or if it has a required argument, the epoch 0, 1, ..., for the same epoch.
+        Returns an iterator over all rows, as dicts of arrays with some rows each, or as DataFrames
+        or tables of pyarrow. It is called for each epoch, and for each pass over all data. It must
+        return the same rows in the same order each time, in batches of any length; or if it has a
+        required argument, the epoch 0, 1, ..., for the same epoch.
     N : int
         The number of all rows. An epoch with more or fewer raises an error.
     buffer_size : int, optional
@@ -163,23 +163,40 @@ def of_tensorflow(dataset: tf.data.Dataset) -> Stream:
     return Stream(lambda: dataset.batch(BATCH).as_numpy_iterator(), N, None)
 
 
+def as_dict(batch: Any) -> Any:
+    """Return the columns of a table of pyarrow or a DataFrame by name; others as they are."""
+    if type(batch).__module__.partition(".")[0] == "pyarrow":
+        from .columns import parquet
+
+        return parquet(batch) if len(batch) else {name: [] for name in batch.schema.names}
+    return checks.by_column(batch) if hasattr(batch, "columns") else batch
+
+
+def is_empty(value: Any) -> bool:
+    """Whether an array of a batch has no rows."""
+    shape = getattr(value, "shape", None)
+    return value == [] if shape is None else tuple(shape)[:1] == (0,)
+
+
 class StreamSource(Source):
     """The rows of a stream. Those that are wanted are read in one pass."""
 
     def __init__(self, given: Stream, dtype: tf.DType) -> None:
         self.stream, self.arrays = given, {}
-        self.begun: bytes | None = None  # a checksum of the first rows
+        self.head: Source | None = None  # the first rows
         first = next(self.raw(0), None)
         if first is None:
             raise ValueError(f"N is {given.N:,}, but the stream has no rows")
         super().__init__({k: x[:1].copy() for k, x in first.items()}, dtype)
         self.N = given.N
-        self.check_same(0, first)
         row_bytes = max(1, self.row_bytes)
         self.buffer_rows = given.buffer_size or max(1, WINDOW_BYTES // row_bytes)
         count = int(np.clip(HEAD_BYTES // row_bytes, 1, min(HEAD_ROWS, self.N)))
-        self.head: Source | None = None
+        with np.errstate(over="ignore", invalid="ignore"):
+            begun = {k: x[:count].astype(self.dtypes[k]) for k, x in first.items()}
+        self.begun = begun  # the first rows, as they were in an earlier pass
         self.head = self.subset(np.arange(count))
+        self.begun = self.head.arrays
 
     @property
     def is_outside(self) -> bool:
@@ -193,7 +210,10 @@ class StreamSource(Source):
         """Yield the batches of an epoch as the user gives them, checked but for their values."""
         for number, batch in enumerate(self.stream(epoch)):
             name = f"dataset, batch {number} of epoch {epoch}"
+            batch = as_dict(batch)
             checks.named(name, batch, "arrays of some rows each")
+            if all(map(is_empty, batch.values())):
+                continue
             arrays = {k: checks.array(f"{name}, [{k!r}]", v) for k, v in batch.items()}
             lengths = {k: x.shape[:1] for k, x in arrays.items()}
             if () in lengths.values():
@@ -223,8 +243,6 @@ class StreamSource(Source):
         """Yield the rows of an epoch in their order, and check that they are N."""
         start = 0
         for arrays in self.raw(epoch):
-            if start == 0:
-                self.check_same(epoch, arrays)
             count = len(next(iter(arrays.values())))
             if start + count > self.N:
                 raise ValueError(
@@ -237,6 +255,7 @@ class StreamSource(Source):
                     rows[k] = x.astype(self.dtypes[k], copy=False)
                 if x.dtype.kind == "f":
                     checks.finite(f"dataset[{k!r}]", rows[k], given=x, first=start)
+            self.check_same(epoch, rows, start)
             yield rows
             start += count
         if start < self.N:
@@ -245,21 +264,23 @@ class StreamSource(Source):
                 + ": make_iterator must return a new iterator each time" * (start == 0)
             )
 
-    def check_same(self, epoch: int, arrays: dict[str, np.ndarray]) -> None:
-        """Check that the stream begins as it did in an earlier pass over the same rows."""
+    def check_same(self, epoch: int, rows: dict[str, np.ndarray], start: int) -> None:
+        """Check that the stream begins as it did in an earlier pass over the same rows.
+
+        Where a batch ends may differ. `start` is the number of the first of these rows.
+        """
         if epoch and self.stream.by_epoch:
             return
-        digest = hashlib.blake2b(digest_size=16)
-        for k in sorted(arrays):
-            digest.update(np.ascontiguousarray(arrays[k][:HEAD_ROWS]).tobytes())
-        if self.begun not in (None, digest.digest()):
-            raise ValueError(
-                "make_iterator must return a new iterator over the same rows, in the same order, "
-                "each time, but it began with other rows than before. If it shuffles them, let it "
-                "be a function of the epoch, which is the seed: lambda epoch: batches(seed=epoch). "
-                "A tf.data.Dataset must not shuffle, or with reshuffle_each_iteration=False"
-            )
-        self.begun = digest.digest()
+        for k, first in self.begun.items():
+            known = first[start : start + len(rows[k])]
+            if not np.array_equal(rows[k][: len(known)], known):
+                raise ValueError(
+                    "make_iterator must return a new iterator over the same rows, in the same "
+                    "order, each time, but it began with other rows than before. If it shuffles "
+                    "them, let it be a function of the epoch, which is the seed: lambda epoch: "
+                    "batches(seed=epoch). A tf.data.Dataset must not shuffle, or with "
+                    "reshuffle_each_iteration=False"
+                )
 
     def subset(self, index: np.ndarray) -> Source:
         """Return a source of these rows alone, held in memory."""

@@ -246,7 +246,8 @@ class InOrder(Reshuffled):
     def order(self, number: int) -> np.ndarray:
         """The numbers of the rows of all minibatches, (batches, n), in one part."""
         size = self.batches * self.n
-        return ((number * size + self.shuffled(number)) % self.N).reshape(self.batches, self.n)
+        places = self.shuffled(number).astype(np.int64)  # the count of rows grows without bound
+        return ((number * size + places) % self.N).reshape(self.batches, self.n)
 
     def changed(self, number: int) -> None:
         """Each part has rows of its own."""

@@ -243,7 +243,7 @@ def planned(
         settings["buffer_size"] = source.buffer_rows
     if minibatches == "auto":
         minibatches = "independent" if is_independent else "reshuffled"
-    temperature = checks.temperature(temperature)
+    temperature = checks.temperature(temperature, combinations.unmoved(moving))
     combinations.check(moving, gibbs, chart, estimator, temperature, minibatches, n, source.N)
     if gibbs and isinstance(stepsize, Mapping):
         stepsize = {k: h for k, h in stepsize.items() if k not in gibbs}

@@ -173,7 +173,8 @@ class Sampler:
     def place(self, state: State) -> None:
         """Put the chains into another state, such as that of a sampler like this one."""
         self.state = state
-        here = self.engine.traced_like(state.chain, tf.constant(self.feeder.steps_at(0)))["params"]
+        last = tf.constant(self.feeder.steps_at(max(state.iteration - 1, 0)))
+        here = self.engine.traced_like(state.chain, last)["params"]
         tree.map(assign, self.params, self.engine.shown(here))
 
     def save(self, path: str | Path) -> None:

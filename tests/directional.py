@@ -34,7 +34,7 @@ def rows(N, shape):
     return np.linalg.solve(root, z.T).T.reshape(N, *shape)
 
 
-def run(kind, targets, *, seed, n_iters, burn_in=0, chains=CHAINS, **own):
+def run(kind, targets, *, seed, n_iters, burn_in=0, chains=CHAINS, temperature=1.0, **own):
     """Draws of all targets at once, by a dynamics; `own` are its arguments."""
     rng = np.random.default_rng(seed)
     starts = {k: np.stack([t.start(rng) for _ in range(chains)]) for k, t in targets.items()}
@@ -66,6 +66,7 @@ def run(kind, targets, *, seed, n_iters, burn_in=0, chains=CHAINS, **own):
         starts=starts,
         seed=seed,
         verbose=False,
+        temperature=temperature,
         minibatches="reshuffled" if has_all else "independent",
         shared_minibatches=has_all,
     )

@@ -120,6 +120,48 @@ def test_parquet_has_the_draws_of_a_memory_map(sampler, tmp_path, seed, monkeypa
     assert_same(draw(dataset, sampler), draw(mapped, sampler))
 
 
+INDICES = {
+    "number": 7,
+    "last": np.int64(-1),
+    "list": [3, 1, 3, 999],
+    "nothing": [],
+    "negative": np.array([-1, 5, -1000]),
+    "grid": np.array([[800, 2], [2, -3]], np.int16),
+    "mask": np.arange(N) % 7 == 3,
+    "unsigned": np.array([900, 2], np.uint64),
+    "backwards": slice(None, None, -300),
+    "steps": slice(-990, None, 123),
+    "empty": slice(5, 5),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_rows_are_indexed_as_those_of_an_array(index, tmp_path, seed):
+    dataset = sgmcmc.parquet(written(numbers(seed), tmp_path), **ENTRIES)
+    for name, x in entries(numbers(seed)).items():
+        found = dataset[name][index]
+        np.testing.assert_array_equal(found, x[index])
+        assert found.dtype == x.dtype
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        (1000, IndexError, "row 1000 is out of range, as there are 1,000 rows"),
+        ([5, -1001], IndexError, "row -1001 is out of range"),
+        (np.ones(999, bool), IndexError, r"mask must have shape \(1000,\), one entry a row, not"),
+        ((slice(3), 0), TypeError, r"indexed by rows alone.*; take x\[rows\]\[:, column\]"),
+        (1.5, TypeError, "a list of whole numbers or a mask, not by 1.5"),
+        ("a", TypeError, "not by 'a'"),
+        (None, TypeError, "not by None"),
+    ],
+)
+def test_bad_indices(index, error, message, tmp_path, seed):
+    column = sgmcmc.parquet(written(numbers(seed), tmp_path))["a"]
+    with pytest.raises(error, match=message):
+        column[index]
+
+
 def test_columns_of_a_file_are_entries(tmp_path, seed):
     data = {k: x for k, x in numbers(seed).items() if k != "image"}
     written(data, tmp_path)

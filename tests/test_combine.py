@@ -1,6 +1,6 @@
 """Combination of subposterior draws: exact laws on Gaussians, and by enumeration and quadrature.
 
-Each comparison raises a false alarm at most 1.6 times in ten million. Those over 300 or 400
+Each comparison raises a false alarm at most 2.5 times in ten million. Those over 300 or 400
 replications find relative errors of 3 %. Those of `kde_product` and `weierstrass` are with the
 exact law of what they draw, given the draws of the shards, bandwidth included: they find errors of
 .05 posterior standard deviations in the mean, and of 6 % in the variance.
@@ -279,6 +279,11 @@ TWICE = {"x": np.column_stack([np.arange(20.0), 2 * np.arange(20.0)])}
         (GOOD, {"n_draws": 0}, "n_draws must be a positive whole number"),
         (GOOD, {"seed": -1}, "seed must be"),
         (GOOD, {"acceptance": 0}, "acceptance must be"),
+        (
+            GOOD,
+            {"acceptance": 1e-10},
+            r"acceptance must be at least 6\.4e-09 for 20 draws of 2 numbers.*about 2e\+11",
+        ),
         (GOOD, {"bandwidth": -1}, "bandwidth must be"),
         (GOOD, {"n_sweeps": 0}, "n_sweeps must be"),
         (GOOD, {"semiparametric": "yes"}, "semiparametric must be True or False"),

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from . import ztest
 
 ROOT = Path(__file__).parents[1]
 TESTS = """
@@ -71,6 +74,14 @@ def test_a_run_that_exceeds_its_budget_fails(run, options):
     assert "4 passed" in done.stdout
     assert "z-tests: 4 comparisons and 4 negative controls; the BUDGET" in done.stdout
     assert "EXCEEDED" in done.stdout
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_cube_roots_of_squares_have_their_mean(count, seed):
+    squares = np.random.default_rng(seed).normal(size=(2000, count)) ** 2
+    ztest.assert_squares(3 * squares.mean(axis=1), 3.0, count, detect=0.4)
+    with pytest.raises(AssertionError, match="is not"):
+        ztest.assert_squares(1.6 * squares.mean(axis=1), 1.0, count, detect=0.4)
 
 
 def test_a_new_sampler_is_in_the_short_run():

@@ -323,7 +323,7 @@ class TestExact:
         heat = eps * noise / (alpha * (2 - alpha))
         T = 1 + (1 - alpha) ** 2 * heat / (1 - eps / 4)
         variance = 1 + (2 - alpha) * eps * noise / (alpha * (4 - eps))
-        right, slope = width.relation(sgmcmc.BAOAB(alpha=alpha), 0, None)
+        right, slope = width.relation(sgmcmc.BAOAB(alpha={"x": alpha}), "x", None)
         assert 1 + slope * (T - right) == pytest.approx(variance)
 
 

@@ -95,11 +95,58 @@ def test_parts_in_any_order_are_the_same(seed):
     made.close()
 
 
+def test_rows_are_counted_beyond_32_bits():
+    """NumPy 2 raises an OverflowError for sums of int32 and larger numbers."""
+    found = InOrder(97, 10, 1, 1, 50).order(2**33)
+    np.testing.assert_array_equal(
+        np.sort(found.reshape(-1)), np.sort((2**33 * 50 + np.arange(50)) % 97)
+    )
+
+
 @pytest.mark.parametrize("n_chains", [None, 3])
 def test_how_rows_are_cut_into_batches_does_not_matter(n_chains):
     draws = [draw(stream(size), n_chains=n_chains)["m"] for size in (1, 100, N)]
     np.testing.assert_array_equal(draws[0], draws[1])
     np.testing.assert_array_equal(draws[0], draws[2])
+
+
+def test_batches_may_end_elsewhere_in_each_pass(seed):
+    """The first rows are compared, and not the first batch; batches may be empty."""
+    rng = np.random.default_rng(seed)
+
+    def make():
+        ends = np.sort(rng.integers(0, N, 9))
+        yield from ({"x": part} for part in np.split(X, sorted([0, *ends, ends[4]])))
+
+    def make_shuffled_at(place):
+        order = np.arange(N)
+        order[place:] = rng.permutation(order[place:])
+        return batches({"x": X[order]}, int(rng.integers(1, 100)))()
+
+    whole = draw(stream())["m"]
+    np.testing.assert_array_equal(draw(sgmcmc.stream(make, N, buffer_size=200))["m"], whole)
+    for place in (0, 500):
+        with pytest.raises(ValueError, match="it began with other rows than before"):
+            draw(sgmcmc.stream(lambda place=place: make_shuffled_at(place), N))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "table", "batch"])
+def test_batches_may_be_tables(kind):
+    make = pytest.importorskip("pandas").DataFrame
+    if kind != "pandas":
+        pa = pytest.importorskip("pyarrow")
+        make = pa.table if kind == "table" else pa.RecordBatch.from_pydict
+    data = {"x": X[:, 0], "y": np.arange(N)}
+    ends = (0, 600), (600, 600), (600, N)
+    made = [make({k: v[a:b] for k, v in data.items()}) for a, b in ends]
+    found, exact = (
+        StreamSource(sgmcmc.stream(make, N), tf.float32)
+        for make in (lambda: made, batches(data, 600))
+    )
+    for a, b in zip(found.pieces(1000), exact.pieces(1000)):
+        assert a["y"].dtype == tf.int64
+        for k in data:
+            np.testing.assert_array_equal(a[k], b[k])
 
 
 def test_epochs_are_asked_for_by_number(seed):
@@ -356,6 +403,9 @@ def with_batch(number, batch):
         (batches({"x": X}, 100), 1000, "N is 1,000, but the stream has at least 1,003 rows in ep"),
         (batches({"x": X}, 100), 1010, "N is 1,010, but the stream has 1,003 rows in epoch 0"),
         (list, 1010, "N is 1,010, but the stream has no rows"),
+        (lambda: [{"x": X[:0]}] * 3, N, "N is 1,003, but the stream has no rows"),
+        (with_batch(3, {"x": X[:0]}), N, "N is 1,003, but the stream has 903 rows in epoch 0"),
+        (lambda: [{"x": X, "y": X[:0]}], N, r"\['y'\] must not be empty"),
         (lambda: ONCE, N, "a new iterator over the same rows, in the same order, each time"),
         (shuffled, N, "make_iterator must return .* the same rows, .* let it be a function of the"),
         (lambda: 5, N, "make_iterator must return an iterator over dicts of arrays, not 5"),

@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 import sgmcmc
+from sgmcmc.dynamics.mixed import Mixed
 from sgmcmc.spaces.manifolds import Manifold
 
 from . import slow
@@ -196,6 +197,9 @@ def test_bad_manifolds(start, manifold, message):
         setup(start, manifold)
 
 
+NO_TEMPERATURE = "gradient_noise must be None where temperature is not 1"
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -212,7 +216,9 @@ def test_bad_manifolds(start, manifold, message):
         ({"gradient_noise": np.diag([1.0, -1])}, "covariance, but has the eigenvalue -1"),
         ({"gradient_noise": [1.0, -1]}, "must not be negative"),
         ({"gradient_noise": "full", "minibatch_size": 1}, "minibatch_size must be 2 or more"),
-        ({"gradient_noise": "full", "temperature": 2.0}, "where temperature is not 1"),
+        ({"gradient_noise": "full", "temperature": 2.0}, NO_TEMPERATURE),
+        ({"gradient_noise": 20.0, "temperature": 0.25}, NO_TEMPERATURE),
+        ({"gradient_noise": np.eye(2), "temperature": sgmcmc.decay(2, 9, 1)}, NO_TEMPERATURE),
         ({"L": 0}, "L must be a positive whole number"),
         ({"constrain": {"mu": "positive"}}, "moves in a space of its own"),
         ({"sampler": sgmcmc.gsgnht_setup, "friction": np.eye(2)}, "finite number above 0"),
@@ -221,6 +227,16 @@ def test_bad_manifolds(start, manifold, message):
 def test_bad_arguments(more, message):
     with pytest.raises((ValueError, TypeError), match=message):
         setup([1.0, 0], **more)
+
+
+def test_blocks_of_mixed_have_no_temperature_with_gradient_noise():
+    block = sgmcmc.SGGMC(sgmcmc.Sphere(), friction=1.5, gradient_noise=20.0)
+    with pytest.raises(ValueError, match=NO_TEMPERATURE):
+        sgmcmc.sample_setup(
+            *(Mixed({"mu": block}), log_lik, {"x": np.ones(10)}, {"mu": [1.0, 0]}, 0.1),
+            minibatch_size=5,
+            temperature=0.25,
+        )
 
 
 def test_other_samplers_refuse_a_manifold():

@@ -325,6 +325,18 @@ class TestResume:
         draws = sgmcmc.run(other, 35)
         np.testing.assert_array_equal(draws["net"]["mean"], whole["net"]["mean"][25:])
 
+    def test_where_a_chain_stands_is_told_by_its_last_step(self, tmp_path):
+        """Draws on manifolds are half a step before the point where the gradient is taken."""
+        more = {"manifold": sgmcmc.Euclidean(), "stepsize": sgmcmc.decay(0.02, tau=10, kappa=1)}
+        sampler = sgmcmc.sggmc_setup(**{**ARGUMENTS, **more})
+        sgmcmc.step(sampler, 200)
+        sampler.save(tmp_path / "there")
+        other = sgmcmc.sggmc_setup(**{**ARGUMENTS, **more}, resume=tmp_path / "there")
+        here, there = sgmcmc.get_params(sampler), sgmcmc.get_params(other)
+        np.testing.assert_allclose(there["net"]["mean"], here["net"]["mean"], 1e-6)
+        draws, whole = sgmcmc.run(other, 20), sgmcmc.run(sampler, 20)
+        np.testing.assert_array_equal(draws["net"]["mean"], whole["net"]["mean"])
+
     def test_runs_append(self, tmp_path):
         whole = sgmcmc.sgld(**ARGUMENTS, n_iters=60)
         sampler, path = sgmcmc.sgld_setup(**ARGUMENTS), tmp_path / "x"

@@ -13,8 +13,9 @@ import tensorflow as tf
 
 import sgmcmc
 from sgmcmc import tree
+from sgmcmc.dynamics.mixed import Mixed
 
-from . import gaussian, slow
+from . import directional, gaussian, slow
 from .gaussian import Case, mean_squares
 from .ztest import assert_mean, assert_rejected
 
@@ -53,6 +54,35 @@ def test_sgnht(seed, case, options):
     assert_mean(mean_squares(draws["many"]), 2 * (1 - friction / 2))
     assert_mean(draws.stats["thermostat"]["many"].mean(axis=1), friction)
     assert_mean(draws.stats["temperature"]["many"].mean(axis=1), 2)
+
+
+FLAT = directional.Target(
+    sgmcmc.Euclidean(), lambda x: -tf.reduce_sum(x**2) / 2, lambda rng: 2 * rng.normal(size=2), 1.5
+)
+
+
+def squares_on_flat_space(kind, seed):
+    lengths = {"n_iters": 600, "burn_in": 50, "L": 1}
+    draws = directional.run(kind, {"x": FLAT}, seed=seed, temperature=4.0, **lengths)
+    return mean_squares(draws["x"])
+
+
+@pytest.mark.parametrize("kind", [sgmcmc.GMC, sgmcmc.SGGMC])
+def test_on_manifolds(kind, seed):
+    factor = 1 if kind is sgmcmc.GMC else directional.aboba_moments(1, FLAT.eps, FLAT.friction)[0]
+    assert_mean(squares_on_flat_space(kind, seed), 4 * factor)
+
+
+@dataclass(frozen=True)
+class DeafMetropolis(sgmcmc.GMC):
+    """Points are accepted by exp(−ΔH), as at temperature 1."""
+
+    def update(self, chain, estimate, noise, h):
+        return super().update(chain, estimate, noise._replace(temperature=1.0), h)
+
+
+def test_a_deaf_metropolis_step_is_rejected(seed):
+    assert_rejected(squares_on_flat_space(DeafMetropolis, seed), 4)
 
 
 @pytest.mark.parametrize("sampler", [sgmcmc.sgld, sgmcmc.sghmc, sgmcmc.sgnht])
@@ -94,6 +124,40 @@ def test_without_temperature_a_chain_goes_downhill():
     )
     exact = (1 - case.eps / 2) ** np.arange(1, 21)
     np.testing.assert_allclose(draws["x"], np.repeat(exact[:, None], 3, axis=1), 1e-5)
+
+
+@pytest.mark.parametrize("corrected", [False, slow(True)])
+def test_barker_dynamics_are_those_of_a_flatter_posterior(corrected, seed):
+    """At T, with the step size εT: all is multiplied by powers of 2, and rounds alike."""
+    barker = partial(sgmcmc.sample, sgmcmc.SGBarker(corrected))
+    case, flatter = Case(1, 0.1, 2, size=8), Case(1 / 4, 0.4, 2 / 4, size=8)
+    lengths = {"n_iters": 200, "burn_in": 0, "seed": seed}
+    draws = gaussian.run(barker, {"x": case}, temperature=4.0, **lengths)["x"]
+    np.testing.assert_allclose(draws, gaussian.run(barker, {"x": flatter}, **lengths)["x"], 1e-4)
+
+
+def at_zero_from(first):
+    return lambda k: float(k < first)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "message"),
+    [
+        (0, "temperature must be a finite number above 0, not 0"),
+        (
+            sgmcmc.cyclical(0.1, 10, 0.5).temperature,
+            r"temperature\(0\) must be a finite number abo",
+        ),
+        (at_zero_from(3), r"temperature\(3\) must be a finite number above 0, not 0.0"),
+    ],
+)
+@pytest.mark.parametrize("dynamics", [sgmcmc.SGBarker(), Mixed({"exact": sgmcmc.SGBarker()})])
+def test_barker_dynamics_do_not_move_without_temperature(dynamics, temperature, message):
+    with pytest.raises(ValueError, match=f"^SGBarker's {message}"):
+        gaussian.run(
+            *(partial(sgmcmc.sample, dynamics), {"exact": CASES["exact"]}),
+            **{"n_iters": 10, "burn_in": 0, "seed": 1, "jit": False, "temperature": temperature},
+        )
 
 
 @dataclass(frozen=True)

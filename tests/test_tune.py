@@ -301,6 +301,7 @@ def test_too_little_time():
         )
 
 
+GOOD = dict(zip(("sampler", "log_lik", "dataset", "params"), (sgmcmc.sgld, *MODEL)))
 ERRORS = [
     ({"grid": {"stepsise": [1e-5]}}, ValueError, "names 'stepsise'.*did you mean 'stepsize'"),
     ({"grid": {"L": [1]}}, ValueError, "grid names 'L', which is not among"),
@@ -314,7 +315,11 @@ ERRORS = [
     ({"seconds": 0}, ValueError, "seconds must be a finite number above 0"),
     ({"stepsize": 1e-5}, TypeError, "give it in grid"),
     ({"n_chains": 3}, TypeError, "no argument 'n_chains'"),
-    ({"n_iters": 3}, TypeError, "no argument 'n_iters'"),
+    ({"n_iters": 3}, TypeError, r"tune\(\) has no argument 'n_iters', which is of a run: give"),
+    ({"log_priors": 3}, TypeError, r"tune\(\) has no argument 'log_priors'.*'log_prior'"),
+    ({"client": "local"}, TypeError, r"no argument 'client', as it runs on this machine: leave it"),
+    ({"dataset": sgmcmc.Shards([MODEL[1]])}, ValueError, "not be Shards.* rows of one shard"),
+    ({"sampler": sgmcmc.sggmc}, TypeError, r"^sggmc\(\) missing a required .*'manifold'"),
     ({"grid": {"minibatch_size": [9]}, "minibatch_size": 9}, TypeError, "both in grid"),
     ({"loss": lambda params: params["mean"][None]}, ValueError, "loss must return one number"),
     ({"loss": 3}, TypeError, "must be a function of params"),
@@ -325,7 +330,7 @@ ERRORS = [
 @pytest.mark.parametrize(("wrong", "kind", "message"), ERRORS)
 def test_errors(wrong, kind, message):
     with pytest.raises(kind, match=message):
-        sgmcmc.tune(sgmcmc.sgld, *MODEL, **wrong)
+        sgmcmc.tune(**{**GOOD, **wrong})
 
 
 def test_a_sampler_of_ones_own_is_refused():

@@ -1,7 +1,7 @@
 """Zero-variance control variates: exact where they should be, unbiased, and paired.
 
 On Gaussians with exact gradients no variance may be left, up to rounding. Each z-test raises a
-false alarm at most 1.6 times in ten million. They find errors of .07 of the mean in estimates, and
+false alarm at most 2.5 times in ten million. They find errors of .07 of the mean in estimates, and
 of .05 in the scale of a function whose mean is to be 0. Each has a negative control.
 """
 

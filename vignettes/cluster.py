@@ -269,7 +269,23 @@ temporary.cleanup()
 # - **A cloud.** `dask_cloudprovider` has such a class for each of the large ones; shards are then
 #   URLs such as `s3://bucket/people/00.parquet`.
 #
-# A worker that joins late gets work and shards. Those of a worker that leaves go to the others.
+# Chains go to workers in groups of at least two, as the arithmetic of a single chain rounds
+# differently. So have two chains or more for each worker: with fewer, some have nothing to do. (On
+# shards, each chain is by itself.)
+#
+# A worker that joins late gets chains of the others, and shards. Those of a worker that leaves go
+# to the others. A run begins when there is one worker. It waits a minute for the first one: if jobs
+# stay longer in the queue of a batch system, call `client.wait_for_workers(1)` before. A cluster
+# that adapts itself counts work by its seconds, and sees little in rounds of two: give it a
+# minimum, as in `cluster.adapt(minimum=8)`.
+#
+# Workers import the modules in which your functions are. One that they do not have is named in an
+# error. `client.upload_file("mymodel.py")` sends it to them, and
+# `cloudpickle.register_pickle_by_value(mymodel)` sends what is in it along with the functions. What
+# is written in a notebook or in the script itself needs neither.
+#
+# A worker pauses if it has little memory left of what Dask allows it, and a run says so if it waits
+# for one. `--memory-limit 0` is no limit.
 #
 # Dask's profiler, its clock and its monitors take some 5 % of the time of the cores.
 # `client="local"` sets them to take less. On a cluster of your own, put the same into the

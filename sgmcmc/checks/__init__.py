@@ -1,5 +1,6 @@
 """Checks of users' arguments. Errors name the argument, what was given, and what is allowed."""
 
+from .arguments import by_column as by_column
 from .arguments import dataset as dataset
 from .arguments import keep as keep
 from .arguments import like_params as like_params

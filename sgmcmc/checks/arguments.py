@@ -38,11 +38,16 @@ def stepsize(value: Any, params: Any, of: str = "stepsize") -> Any:
     return by_parameter(of, value, params, check)
 
 
-def temperature(value: Any) -> Any:
-    """Return a number of at least 0, or a schedule that checks its values."""
+def temperature(value: Any, unmoved: str = "") -> Any:
+    """Return a number of at least 0, or a schedule that checks its values.
+
+    `unmoved` names a dynamics that does not move at 0. Then the temperature must be above 0.
+    """
+    name = f"{unmoved}'s temperature" if unmoved else "temperature"
+    above, at_least = (0.0, -math.inf) if unmoved else (-math.inf, 0.0)
     if not callable(value):
-        return number("temperature", value, " or a schedule", at_least=0)
-    checked = partial(scheduled, value, name="temperature", above=-math.inf, at_least=0)
+        return number(name, value, " or a schedule", above=above, at_least=at_least)
+    checked = partial(scheduled, value, name=name, above=above, at_least=at_least)
     checked(0)
     return checked
 

@@ -11,7 +11,8 @@ from .. import checks
 from ..streams import COMBINATION, stream
 from .parts import Parts, covariance
 
-NUMBERS = 2**21  # coordinates of pairs that are looked at together
+NUMBERS = 2**21  # coordinates of pairs that are looked at together, which takes about 0.2 s
+TURNS = 3000  # the most times that this may be expected for two shards: ten minutes
 
 
 def weierstrass(
@@ -46,7 +47,8 @@ def weierstrass(
     parts : list of Draws, or list of dicts of arrays
         The draws of each shard, as for `consensus`. Shards may have different numbers of draws.
     acceptance : float
-        The share of pairs that are kept, above 0 and at most 1.
+        The share of pairs that are kept, above 0 and at most 1. The time is proportional to
+        n_draws / acceptance, and more than about ten minutes for two shards are refused.
     n_draws : int, optional
         How many draws to return; by default as many as the shard with the fewest has.
     constrain : dict, optional
@@ -88,6 +90,13 @@ def product_of_two(
     rng: np.random.Generator, x: np.ndarray, y: np.ndarray, acceptance: float, n: int
 ) -> np.ndarray:
     """Return n draws from about the product of the densities of the draws x and y."""
+    least = n * x.shape[1] / (TURNS * NUMBERS)
+    if acceptance < least:
+        raise ValueError(
+            f"acceptance must be at least {least:.1e} for {n:,} draws of {x.shape[1]:,} numbers, "
+            f"not {acceptance:g}: about {n / acceptance:.0e} pairs of draws would be looked at, "
+            "which takes too long. Or take a smaller n_draws"
+        )
     of_x, of_y = covariance(x), covariance(y)
     total = of_x + of_y
     root = np.linalg.cholesky(total)

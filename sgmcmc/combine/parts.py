@@ -14,6 +14,7 @@ from ..spaces import Real
 from ..spaces.constrained import spaces
 
 SINGULAR = 1e-10  # the least eigenvalue of a correlation matrix that can be inverted
+ROUNDING = 1e-4  # relative difference between values of one map, on machines of several kinds
 
 
 class Parts:
@@ -26,7 +27,8 @@ class Parts:
         self.parts = parts_of(parts)
         first = self.parts[0]
         self.is_draws, self.chained = isinstance(first, Draws), has_chains(first)
-        check_constrain(self.parts, constrain)
+        check_shards(self.parts)
+        check_manifolds(self.parts)
         labels = [f"parts[{i}]" for i in range(len(self.parts))]
         nests = [by_chain(label, part) for label, part in zip(labels, self.parts)]
         for label, nest in zip(labels, nests):
@@ -34,6 +36,7 @@ class Parts:
         self.dtypes = [x.dtype for x in tree.leaves(nests[0])]
         self.like = tree.map(lambda x: x[0, 0], nests[0])
         self.spaces = spaces(constrain, self.like)
+        check_constrain(self.parts, self.spaces, self.like)
         self.free = [free_of(label, nest, self.spaces) for label, nest in zip(labels, nests)]
         self.shapes = [x.shape[2:] for x in tree.leaves(self.free[0])]
         found = [matrix(nest) for nest in self.free]
@@ -103,23 +106,89 @@ def has_chains(draws: Any) -> bool:
     return isinstance(draws, Draws) and draws.settings.get("n_chains") is not None
 
 
-def check_constrain(parts: list[Any], constrain: Any) -> None:
-    """Check that constrained subposteriors are combined in the coordinates they are made for."""
-    for i, part in enumerate(parts):
-        made = part.settings.get("subposterior") if isinstance(part, Draws) else None
-        if made is None:
-            continue
+def check_shards(parts: list[Any]) -> None:
+    """Check that subposteriors are those of all shards, each once."""
+    seen: dict[int, int] = {}
+    for i, made in marks_of(parts):
         if made["of"] != len(parts):
             raise ValueError(
                 f"parts must be all subposteriors, but parts[{i}] is one of {made['of']}, and "
                 f"there are {len(parts)}"
             )
-        if sorted(made["constrain"]) != sorted(constrain or {}):
+        first = seen.setdefault(made["shard"], i)
+        if first < i:
             raise ValueError(
-                f"constrain must be that of subposteriors, for {sorted(made['constrain'])}, as "
-                "their product is the posterior in free coordinates, but it is for "
-                f"{sorted(constrain or {})}"
+                f"parts must have the subposterior of each shard once, but parts[{i}] and "
+                f"parts[{first}] are both of shard {made['shard']}"
             )
+
+
+def check_constrain(parts: list[Any], found: Any, like: Any) -> None:
+    """Check that subposteriors are combined in the coordinates they are made for."""
+    maps = maps_of(found, like)
+    for _, made in marks_of(parts):
+        if not are_same(made["constrain"], maps):
+            raise ValueError(
+                "constrain must be that of subposteriors, as their product is the posterior in "
+                f"free coordinates: {named_in(made['constrain'])}, not {named_in(maps)}"
+            )
+
+
+def marks_of(parts: list[Any]) -> list[tuple[int, dict[str, Any]]]:
+    """Return what `subposteriors` has noted in the settings of draws, with their numbers."""
+    made = [p.settings.get("subposterior") if isinstance(p, Draws) else None for p in parts]
+    return [(i, mark) for i, mark in enumerate(made) if mark is not None]
+
+
+def maps_of(found: Any, like: Any) -> dict[str, dict[str, Any]]:
+    """Describe the spaces of constrained parameters: name, and size of the values at some points.
+
+    Spaces of one name may differ, such as bijectors with other settings.
+    """
+    maps = {}
+    for path, space, value in zip(tree.names(like), tree.leaves(found), tree.leaves(like)):
+        if isinstance(space, Real):
+            continue
+        free = np.asarray(space.inverse(value))
+        each = np.sin(np.outer([1, 2, 3], 1 + np.arange(free.size))).astype(free.dtype)
+        at = [np.asarray(space.forward(tf.constant(x.reshape(free.shape)))) for x in each]
+        size = [float(np.sqrt(np.mean(np.square(x, dtype=float)))) for x in at]
+        maps[path] = {"space": repr(space), "size": size}
+    return maps
+
+
+def are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether spaces have the same names of parameters, and the same maps up to rounding."""
+    return sorted(one) == sorted(other) and all(
+        np.allclose(one[k]["size"], other[k]["size"], ROUNDING, 0) for k in one
+    )
+
+
+def named_in(maps: Mapping[str, Any]) -> str:
+    """Name the constrained parameters and their spaces in a message."""
+    return ", ".join(f"{k!r} in {v['space']}" for k, v in maps.items()) or "no constraints"
+
+
+def check_manifolds(parts: list[Any]) -> None:
+    """Check that no draws are on a manifold, where their averages are not."""
+    for i, part in enumerate(parts):
+        for name, given in (manifolds_of(part) if isinstance(part, Draws) else {}).items():
+            if name in part and any(each != "Euclidean()" for each in tree.leaves(given)):
+                raise ValueError(
+                    f"parts[{i}]: draws of {name!r} are on a manifold, and cannot be combined, as "
+                    "their averages are not on it: leave them out"
+                )
+
+
+def manifolds_of(draws: Draws) -> dict[str, Any]:
+    """Return the manifolds that the settings of draws name, by parameter."""
+    blocks, manifold = draws.settings.get("blocks"), draws.settings.get("manifold")
+    if blocks is not None:  # of `mixed`, as text
+        cut = {k: str(block).partition("manifold=")[2] for k, block in blocks.items()}
+        return {k: text.partition(", ")[0] for k, text in cut.items() if text}
+    return (
+        manifold if isinstance(manifold, dict) else dict.fromkeys(draws, manifold or "Euclidean()")
+    )
 
 
 def by_chain(name: str, draws: Any) -> Any:

@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..checks.geodesic import is_flat
+from ..describe import Row
 from ..distributed.chains import see_pickled
 from ..distributed.cluster import LOCAL, connected
 from ..distributed.shards import Sharded, Shards
 from ..draws import Draws
+from ..dynamics.mixed import Mixed
+from ..dynamics.probabilities import Probabilities
+from ..outside import read_by_slices
 from ..race import row_of
 from ..source import Source
 from ..spaces import Chart
 from ..spaces.constrained import spaces
 from ..streams import SHARDS, stream
+from .parts import maps_of
 
 NOT_HERE = {
     "dataset": "give the shards instead",
@@ -27,7 +33,6 @@ NOT_HERE = {
     "keep": "the product is of the densities of all parameters together",
     "track": "compute functions of the combined draws from these",
 }
-UNTEMPERED = ("scir", "scircv", "sgrld", "mixed")  # priors that are not in log_prior
 
 
 def subposteriors(
@@ -49,7 +54,7 @@ def subposteriors(
 
     Of constrained parameters, it is the prior's density in free coordinates that is raised to 1/W,
     Jacobian included. So the product of the subposteriors is the posterior in these coordinates,
-    and `consensus` must be given the same `constrain`.
+    and `consensus` must be given the same `constrain`. Parameters on manifolds are refused.
 
     Parameters
     ----------
@@ -97,17 +102,7 @@ def subposteriors(
     >>> 0.009 < float(draws["mean"].std()) < 0.011  # .01 is right
     True
     """
-    row = row_of(sampler)
-    if row.name in UNTEMPERED:
-        raise ValueError(
-            f"sampler must be one whose prior is log_prior alone, not {row.name}, whose priors of "
-            "probabilities would count once for each shard"
-        )
-    if sampler.__name__ != row.name:
-        raise TypeError(f"sampler must be sgmcmc.{row.name}, not its *_setup")
-    for name, instead in NOT_HERE.items():
-        if name in arguments:
-            raise TypeError(f"subposteriors() has no argument {name!r}: {instead}")
+    check_sampler(row_of(sampler), sampler, arguments)
     seed, loaded = checks.seed(seed), shards if isinstance(shards, Shards) else None
     parts = shards_of(shards) if loaded is None else loaded.parts
     if log_prior is not None:
@@ -115,27 +110,62 @@ def subposteriors(
     constrain = arguments.get("constrain")
     start = checks.params(params, checks.dtype(arguments.get("dtype", "float32")))
     chart = Chart(spaces(constrain, start))
+    start = chart.check("params", start)
     if log_prior is not None or chart.has_jacobian:
         log_prior = partial(tempered, log_prior, chart, 1 / len(parts))
     given = {**arguments, "log_lik": log_lik, "params": params, "log_prior": log_prior}
-    mark = {"of": len(parts), "constrain": sorted(constrain or {})}
+    mark = {"of": len(parts), "constrain": maps_of(chart.spaces, start)}
     marks = [{"shard": s, **mark} for s in range(len(parts))]
     if client is None and loaded is None:
         return [subposterior(sampler, given, *each, seed) for each in zip(parts, marks)]
+    if loaded is None:
+        loaded = Shards([as_dict(part) for part in parts])
     given = {**given, "verbose": False}
-    see_pickled(given)
-    with connected(client or LOCAL) as workers:
-        if loaded is None:
-            futures = [
-                workers.submit(subposterior, sampler, given, *each, seed, pure=False)
-                for each in zip(parts, marks)
-            ]
-            return workers.gather(futures)
-        dtype = checks.dtype(arguments.get("dtype", "float32"))
-        with closing(Sharded(loaded, workers, dtype)) as data:
-            return data.all(
-                of_loaded, {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
-            )
+    see_pickled({**that_workers_open(loaded), **given})
+    dtype = checks.dtype(arguments.get("dtype", "float32"))
+    work = {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
+    with connected(client or LOCAL) as workers, closing(Sharded(loaded, workers, dtype)) as data:
+        return data.all(of_loaded, work)
+
+
+def as_dict(shard: Any) -> Mapping[str, Any]:
+    """Return the columns of a DataFrame by name, and a dict as it is."""
+    return checks.by_column(shard) if hasattr(shard, "columns") else shard
+
+
+def that_workers_open(shards: Shards) -> dict[str, Any]:
+    """Return what is sent to workers before they read rows: functions, and arrays in files."""
+    found = {}
+    for i, part in enumerate(shards.parts):
+        if callable(part):
+            found[f"parts[{i}] of Shards"] = part
+        elif isinstance(part, Mapping):
+            files = {f"shards[{i}][{k!r}]": x for k, x in part.items() if read_by_slices(x)}
+            found.update(files)
+    return found
+
+
+def check_sampler(row: Row, sampler: Any, arguments: Mapping[str, Any]) -> None:
+    """Check that the product of what a sampler draws on shards is the posterior."""
+    if sampler.__name__ != row.name:
+        raise TypeError(f"sampler must be sgmcmc.{row.name}, not its *_setup")
+    for name, instead in NOT_HERE.items():
+        if name in arguments:
+            raise TypeError(f"subposteriors() has no argument {name!r}: {instead}")
+    given = arguments.get("dynamics")  # of `sample`
+    kind, named = row.dynamics or type(given), row.name if row.dynamics else type(given).__name__
+    if issubclass(kind, (Probabilities, Mixed)):
+        raise ValueError(
+            f"sampler must be one whose prior is log_prior alone, not {named}, whose own priors of "
+            "probabilities, or Gibbs steps, would count once for each shard"
+        )
+    manifold = getattr(given, "manifold", arguments.get("manifold"))
+    if manifold is not None and not is_flat(manifold):
+        raise ValueError(
+            f"manifold must not be {manifold!r} here: draws on manifolds cannot be combined, as "
+            "their averages are not on the manifold. Sample them from all data, with "
+            f"sgmcmc.{row.name}"
+        )
 
 
 def subposterior(

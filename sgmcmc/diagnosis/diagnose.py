@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks, tree
+from ..divergence import ChainDiverged
 from ..draws import Draws
 from ..origin import Origin
 from ..running import run
@@ -143,6 +144,10 @@ class Looked:
 
     def at_temperatures(self) -> None:
         """Look at the temperature of samplers with momentum."""
+        if self.evidence.origin.engine.tempered:
+            if "temperature" in self.evidence.draws.stats:
+                self.evidence.left_out.append("the temperature, as the chain is tempered")
+            return
         found = temperatures(self.evidence)
         if found:
             self.overall["temperature"] = {t.name: float(t.mean) for t in found}
@@ -164,7 +169,10 @@ class Looked:
             evidence.left_out.append("gradients: they are not finite at some draws")
             return
         if scores.moved is None:
-            evidence.left_out.append("gradient noise, as this estimator has a state of its own")
+            evidence.left_out.append(
+                "gradient noise, as this estimator has a state of its own, or needs numbers of "
+                "rows or random numbers"
+            )
         else:
             noise = (scores.in_free(scores.noise) ** 2).mean(axis=(0, 1))
             true = (scores.exact**2).mean(axis=(0, 1))
@@ -231,7 +239,11 @@ class Looked:
         if why is not None:
             self.evidence.left_out.append(f"half steps, as {why}")
             return
-        found = halved(self.evidence)
+        try:
+            found = halved(self.evidence)
+        except ChainDiverged:
+            self.findings.append(findings.DIVERGED)
+            return
         self.columns["half"] = np.exp(found.log_ratio)
         self.findings += findings.of_half_steps(
             self.evidence.names, found, self.bias, self.comparisons

@@ -21,6 +21,10 @@ OFF = 0.02  # by which a sampler's own identity may be missed: rounding, thermos
 DRIFT = 0.05  # of half a thermostat's friction, by which the variance changes
 SHOWN = 4
 INDEPENDENT = 0.5  # with a smaller autocorrelation, SGLD inflates the variance by a third
+DIVERGED = (
+    "The chain diverges even with half the step size: divide stepsize by 10 or more, or leave it "
+    "out, so that it is chosen"
+)
 NOISY = 0.5  # a share of the inflation above which noise, not the step itself, is to blame
 
 

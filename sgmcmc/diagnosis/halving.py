@@ -11,6 +11,7 @@ from .. import tree
 from ..running import collect, wish
 from ..sampler import assemble
 from .evidence import Evidence, evidence_of
+from .scores import why_no_data
 from .width import estimated
 
 
@@ -31,7 +32,7 @@ def why_not_halved(evidence: Evidence) -> str | None:
     """Return why there can be no chain with half the step; None if there can."""
     if any(callable(h) for h in evidence.origin.schedule):
         return "the step size is a schedule"
-    return None
+    return why_no_data(evidence.origin)
 
 
 def halved(evidence: Evidence) -> Halved:
@@ -52,7 +53,7 @@ def halved(evidence: Evidence) -> Halved:
         gibbs=engine.gibbs,
         temperature=temperature,
         n_chains=evidence.x.shape[0] if engine.many else None,
-        minibatches=settings["minibatches"],
+        minibatches=origin.strata or settings["minibatches"],
         shared_minibatches=settings["shared_minibatches"],
         settings=settings,
         jit=origin.jit,

@@ -9,9 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from .. import tree
+from ..checks import summary
 from ..engine import why_no_gradients
 from ..estimators import Estimator
 from ..estimators.control_variate import Centre, ControlVariate
+from ..minibatches import Strata, Stratified
 from ..model import Batch, Model
 from ..origin import Origin
 from ..programs import Programs
@@ -63,7 +65,20 @@ class Scores(NamedTuple):
 def why_no_scores(origin: Origin) -> str | None:
     """Return why gradients say nothing of these draws; None if they do."""
     engine = origin.engine
-    return why_no_gradients(engine.model, engine.gibbs, engine.tempered)
+    found = why_no_gradients(engine.model, engine.gibbs, engine.tempered)
+    return why_no_data(origin) if found is None else found
+
+
+def why_no_data(origin: Origin) -> str | None:
+    """Return why rows cannot be read any more; None if they can."""
+    try:
+        origin.source.rows(0, 1)
+    except Exception as error:  # of any kind: a file or the client of a cluster was closed
+        return (
+            f"the data cannot be read any more ({summary(error)}): call diagnose before you close "
+            "their file or the client of their cluster"
+        )
+    return None
 
 
 def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
@@ -92,15 +107,25 @@ def scores_of(evidence: Evidence, rng: np.random.Generator) -> Scores:
         exact = estimates(model, origin, ControlVariate(), state, flat, like, n_rows, rng)
     matrix = matrix_of(origin, p)
     moved = None
-    estimator = engine.estimator
-    if not (estimator.carried or estimator.needs_index or estimator.every):
+    if can_be_asked(origin):
         affine = engine.model.chart.affine
         away = flat if affine is None else flat - centre_of(origin, p)
         w = away / matrix if matrix.ndim == 1 else np.linalg.solve(matrix, away.T).T
         same = replace(engine.model, programs=Programs())
         arguments = same, origin, engine.estimator, origin.estimator, w, like, engine.n, rng
-        moved = estimates(*arguments).reshape(x.shape)
+        moved = estimates(*arguments, origin.strata).reshape(x.shape)
     return Scores(x, at, exact.reshape(x.shape), is_full, moved, steps_of(origin), matrix)
+
+
+def can_be_asked(origin: Origin) -> bool:
+    """Whether the estimator can be evaluated at any draw, given a minibatch alone."""
+    estimator = origin.engine.estimator
+    if estimator.carried or estimator.every or estimator.needs_index or estimator.needs_key:
+        return False
+    chains, state = origin.engine.chains, origin.estimator
+    if chains == 1 or isinstance(state, Centre):
+        return True
+    return all(np.shape(x)[:1] != (chains,) for x in tree.leaves(state))
 
 
 def like_of(origin: Origin) -> Any:
@@ -157,6 +182,7 @@ def estimates(
     like: Any,
     n: int,
     rng: np.random.Generator,
+    strata: Strata | None = None,
 ) -> np.ndarray:
     """What an estimator says of the gradient at each of some points, each by its own minibatch."""
     engine, source = origin.engine, origin.source
@@ -170,13 +196,22 @@ def estimates(
 
     for part, count in parts(x, size):
         point = nest(part, like, engine.dtype)
-        index = without_replacement(rng, source.N, n, size)
+        index = minibatches(rng, source.N, n, size, strata)
         rows = {k: np.empty(s, source.dtypes[k]) for k, s in source.shapes(size, n).items()}
         source.gather(index, rows)
         given = state, point, tree.map(tf.constant, rows)
         g = model.programs.traced("estimate", estimate, *given)(*given).numpy()
         found[count] = g[: len(found[count])]
     return found
+
+
+def minibatches(
+    rng: np.random.Generator, N: int, n: int, count: int, strata: Strata | None
+) -> np.ndarray:
+    """The rows of minibatches, (count, n): one of each stratum, or else simple random samples."""
+    if strata is None:
+        return without_replacement(rng, N, n, count)
+    return Stratified(strata.order, n, int(rng.integers(1 << 63))).rows(0, count, 0)
 
 
 def parts(x: np.ndarray, size: int) -> list[tuple[np.ndarray, slice]]:

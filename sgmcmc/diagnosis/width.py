@@ -16,13 +16,13 @@ whatever the density and the noise. E xᵀη is 0 if the noise is independent fr
 minibatches that are taken in turn from a shuffled data set it is a small correction, which is
 known for a Gaussian; the others are not known then. Nor is that of SGLD with `noise_estimate`. If
 the friction of SGNHT is one for each coordinate, or a matrix, ξ is the mean of these, or of its
-diagonal. A chain for which the two sides differ has not reached its stationary distribution, or
-does not move as its equation says.
+diagonal. That of `mixed` is the mean over blocks, if all have momentum. A chain for which the two
+sides differ has not reached its stationary distribution, or does not move as its equation says.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from .. import tree
 from ..dynamics import Dynamics
 from ..dynamics.baoab import BAOAB
 from ..dynamics.gsgnht import GSGNHT
+from ..dynamics.mixed import Mixed
 from ..dynamics.sghmc import SGHMC, friction
 from ..dynamics.sgld import SGLD
 from ..dynamics.sgnht import SGNHT
@@ -102,9 +103,9 @@ def by_the_sampler(
     if in_turn:
         return None
     found = temperatures(evidence)
-    if not found or found[0].width is None:
-        return None
     size = np.array([t.size for t in found])
+    if size.sum() < evidence.p or any(t.width is None for t in found):
+        return None  # in `mixed`, a block may have no momentum
     mean = sum(t.width * t.size for t in found) / size.sum()
     error = np.sqrt(sum((t.width_error * t.size) ** 2 for t in found)) / size.sum()
     return float(error), float(mean)
@@ -136,24 +137,25 @@ def temperatures(evidence: Evidence) -> list[Temperature]:
     if stats is None or origin is None:
         return []
     chained = draws.settings.get("n_chains") is not None
-    dynamics, position = origin.engine.dynamics, origin.engine.position(origin.chains)
-    frictions = draws.stats.get("thermostat")
-    found, leaves = [], zip(tree.names(stats), tree.leaves(stats), tree.leaves(position))
-    for i, (name, T, x) in enumerate(leaves):
-        T = np.asarray(T, float)
+    position = origin.engine.dynamics.position(origin.chains.moving)
+    heat, frictions = by_name(stats), by_name(draws.stats.get("thermostat", {}))
+    found = []
+    for (name, x), step in zip(by_name(position).items(), origin.schedule):
+        if name not in heat or np.ndim(heat[name]) != 1 + chained:
+            continue  # in `mixed`, not all have momentum; of own samplers, it may be another number
+        dynamics, T = mover(origin.engine.dynamics, name), np.asarray(heat[name], float)
         series = T[..., None] if chained else T[None, :, None]
         (mean,), (error,), (ess,) = estimated(series)
         xi, drift = None, 0.0
-        if frictions is not None:
-            frictions_here = np.asarray(tree.leaves(frictions)[i], float)
+        if name in frictions:
+            frictions_here = np.asarray(frictions[name], float)
             frictions_here = frictions_here if chained else frictions_here[None]
-            step = origin.schedule[i]
             if isinstance(dynamics, GSGNHT) and not callable(step):
                 frictions_here = frictions_here * step  # which is in units of 1/time
             middle = frictions_here.shape[1] // 2
             parts = frictions_here[:, :middle], frictions_here[:, middle:]
             xi, drift = float(frictions_here.mean()), float(parts[1].mean() - parts[0].mean())
-        expected, slope = relation(dynamics, i, xi)
+        expected, slope = relation(dynamics, name, xi)
         width = None if slope is None else 1 + slope * (mean - expected)
         if isinstance(dynamics, SGNHT):
             width = (1 - xi / 2) * mean
@@ -167,15 +169,32 @@ def temperatures(evidence: Evidence) -> list[Temperature]:
     return found
 
 
-def relation(dynamics: Dynamics, i: int, xi: float | None) -> tuple[float, float | None]:
-    """The temperature at which draws are right, and the change of their width with it."""
+def by_name(nest: Any) -> dict[str, Any]:
+    """The leaves of a nest by their paths."""
+    return dict(zip(tree.names(nest), tree.leaves(nest)))
+
+
+def mover(dynamics: Dynamics, name: str) -> Dynamics:
+    """The dynamics that moves a parameter: in `mixed`, its block."""
+    if not isinstance(dynamics, Mixed):
+        return dynamics
+    return dynamics.blocks[name.split("/")[0]]
+
+
+def relation(dynamics: Dynamics, name: str, xi: float | None) -> tuple[float, float | None]:
+    """The temperature of a parameter at which its draws are right, and how their width changes.
+
+    The second is the change with the temperature; None if the temperature does not tell the width.
+    """
     if isinstance(dynamics, SGNHT):
         return 1.0, 1 - xi / 2
     if isinstance(dynamics, SGHMC):
-        alpha = tree.leaves(friction(dynamics.alpha))[i]
+        alpha = by_name(friction(dynamics.alpha))[name]
         return 1 / (1 - alpha / 2), None if dynamics.resample_momentum else 1 - alpha / 2
     if isinstance(dynamics, BAOAB):
-        a = tree.leaves(friction(dynamics.alpha))[i]
+        a = by_name(friction(dynamics.alpha))[name]
+        if a == 1:  # then the momentum that is recorded is noise alone
+            return 1.0, None
         heat = 1 / (1 - a) ** 2  # by which E of the kicked momentum's square grows with T
         slope = a * (heat * (3 - 2 * a) + 1) / (4 * (2 - a)) + ((1 - a) * heat + 1) / 2
         return 1.0, slope

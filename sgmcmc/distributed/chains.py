@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .. import checks, tree
+from .. import tree
 from ..estimators.counts import Counted
 from ..outside import Outside
 from ..plan import Plan
-from ..sampler import Sampler, State
+from ..sampler import Sampler, State, is_by_chain
 from ..store.writing import start_of
-from .cluster import tell, threads
+from .cluster import see_workers, tell, threads
 from .rounds import Ends, Rounds
+from .sending import see_pickled as see_pickled
+from .sending import see_unpickled
 from .worker import File, Recipe, advance, as_array, forget
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
@@ -33,6 +37,7 @@ class Spread:
         self.client, self.name, self.of_run = client, name, of_run
         self.arguments = arguments
         self.token = uuid.uuid4().hex
+        see_unpickled(client, {**arguments, **of_run})
 
     def prepare(self, plan: Plan) -> None:
         """Check that the chains of a plan can run on a cluster."""
@@ -62,32 +67,39 @@ class Spread:
         start = tree.map(as_array, start_of(sampler))
         return Recipe(self.token, self.name, own, start, dict(sampler.settings), run, origin)
 
-    def groups(self, plan: Plan, sampler: Sampler) -> list[list[int]]:
-        """Which chains go together: as many groups as workers have threads, if that can be."""
-        chains = sampler.engine.chains
-        most = 1 if isinstance(plan.estimator, Counted) else max(1, chains // FEWEST)
-        groups = np.array_split(np.arange(chains), min(most, threads(self.client)))
-        return [[int(c) for c in group] for group in groups]
+    def groups(self, plan: Plan, chains: Sequence[int], count: int) -> list[list[int]]:
+        """Cut a group if there are workers for more than it and the others, `count` chains in all.
+
+        The estimate of some samplers depends on all chains, which then stay together.
+        """
+        if isinstance(plan.estimator, Counted) or len(chains) < 2 * FEWEST:
+            return [list(chains)]
+        return cut(chains, -(-count // threads(self.client)))
 
     def run(
         self, plan: Plan, sampler: Sampler, end: int, origin: int, collectors: Any, progress: Any
     ) -> None:
         """Advance the chains of a sampler up to iteration `end`."""
-        recipe = self.recipe(plan, sampler, origin)
-        sent = self.client.scatter(recipe, broadcast=True, hash=False)
+        recipe, count = self.recipe(plan, sampler, origin), sampler.engine.chains
+        by_chain = any(tree.leaves(is_by_chain(sampler.state).estimator))
+        is_fixed = plan.estimator.every is None and not by_chain
+        if is_fixed:  # it may have a number for each row
+            recipe = replace(recipe, fixed=tree.map(as_array, sampler.state.estimator))
+        everywhere = Everywhere(self.client, recipe)
 
         def submit(number: int, chains: Sequence[int], state: State, until: int, trial: int) -> Any:
-            nonlocal sent
-            if trial:
-                sent = self.client.scatter(recipe, broadcast=True, hash=False)
-            return self.client.submit(advance, sent, chains, state, until, pure=False)
+            recipe = everywhere.future(is_lost=trial > 0)
+            return self.client.submit(advance, recipe, chains, state, until, pure=False)
+
+        def groups(chains: Sequence[int]) -> list[list[int]]:
+            return self.groups(plan, chains, count)
 
         ends = Ends(sampler.state.iteration, end)
-        rounds = Rounds(sampler, self.groups(plan, sampler), submit, ends)
+        rounds = Rounds(sampler, groups(range(count)), submit, ends, cut=groups, is_fixed=is_fixed)
         rounds.run(collectors, progress, origin)
 
     def close(self) -> None:
-        """Let the workers forget this run, without waiting for them."""
+        """Tell the workers to forget this run."""
         tell(self.client, forget, self.token)
 
     def instead_of(self, plan: Plan, sampler: Sampler) -> Any:
@@ -111,18 +123,32 @@ class Spread:
         return run
 
 
-def see_pickled(arguments: Mapping[str, Any]) -> None:
-    """See that arguments can be sent to workers. The whole data are too large for this."""
-    import cloudpickle
+class Everywhere:
+    """A value that all workers have, those too that join late."""
 
-    for name, value in arguments.items():
-        if name in ("dataset", "verbose"):  # the latter stays here
-            continue
-        try:
-            cloudpickle.dumps(value)
-        except Exception as error:
-            raise ValueError(
-                f"{name} must be something that can be sent to workers, but pickling it fails: "
-                f"{checks.summary(error)}. Let functions make themselves what cannot be sent; for "
-                "data in files, pass Shards of their paths"
-            ) from error
+    def __init__(self, client: Any, value: Any) -> None:
+        self.client, self.value = client, value
+        self.send()
+
+    def send(self) -> None:
+        """Send the value to all workers, the first of which may have to be started."""
+        see_workers(self.client)
+        self.workers = set(self.client.nthreads())
+        self.sent = self.client.scatter(self.value, broadcast=True, hash=False)
+
+    def future(self, is_lost: bool) -> Any:
+        """Return a future of the value, which may be lost with a worker."""
+        if is_lost or self.sent.status != "finished":
+            self.send()
+        joined = set(self.client.nthreads()) - self.workers
+        if joined:  # Dask gives a task to a worker that has its data, and moves only small ones
+            self.workers |= joined
+            with contextlib.suppress(Exception):  # it does not matter if one has gone meanwhile
+                self.client.replicate(self.sent, workers=list(joined))
+        return self.sent
+
+
+def cut(chains: Sequence[int], share: int) -> list[list[int]]:
+    """Cut a group so that none has more chains than its share, nor fewer than FEWEST."""
+    parts = min(max(1, len(chains) // FEWEST), -(-len(chains) // share))
+    return [part.tolist() for part in np.array_split(np.asarray(chains), parts)]

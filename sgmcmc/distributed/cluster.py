@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,11 @@ QUIET = {  # as Dask sets them, its profiler, clock and monitors take 5 % of the
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
 }
+CLOSED = "closing", "closed"
+NOT_STARTED = (
+    f"client={LOCAL!r}: the workers did not start. In a script, the call of the sampler must stand "
+    'under the line  if __name__ == "__main__":  as each worker imports the script'
+)
 WANTED = (
     "client must be a dask.distributed.Client, the address of a scheduler such as "
     f"'tcp://host:8786', or {LOCAL!r} for workers on this machine"
@@ -35,12 +42,10 @@ def connected(client: Any) -> Iterator[Any]:
         raise ImportError("client wants Dask: pip install 'sgmcmc[dask]'") from None
     with contextlib.ExitStack() as opened:
         if isinstance(client, Client):
-            found = client
-            if found.asynchronous:
-                raise ValueError("client must not be asynchronous: pass one that waits for results")
+            found = checked(client)
         elif client == LOCAL:
             found = opened.enter_context(Client(opened.enter_context(local_cluster(cores()))))
-        elif isinstance(client, str):
+        elif isinstance(client, str) and client:
             try:
                 found = opened.enter_context(Client(client))
             except (OSError, ValueError) as error:
@@ -49,12 +54,34 @@ def connected(client: Any) -> Iterator[Any]:
                 ) from None
         else:
             raise TypeError(f"{WANTED}, not {checks.described(client)}")
-        try:
-            found.wait_for_workers(1, timeout=WAIT)
-        except TimeoutError:
-            raise ValueError(f"client: its cluster has no workers, also after {WAIT} s") from None
+        see_workers(found)
         check_versions(found)
         yield found
+
+
+def checked(client: Any) -> Any:
+    """Return a user's client, if it can be used."""
+    if client.asynchronous:
+        raise ValueError("client must not be asynchronous: pass one that waits for results")
+    if client.status in CLOSED:
+        raise ValueError("client must be open, and this one is closed: make another one")
+    return client
+
+
+def see_workers(client: Any) -> None:
+    """Wait for the first worker. Some clusters start one only when there is something to do."""
+    if client.nthreads():
+        return
+    something = client.submit(int, pure=False)
+    try:
+        client.wait_for_workers(1, timeout=WAIT)
+    except TimeoutError:
+        raise ValueError(
+            f"client: its cluster has no workers, also after {WAIT} s. If they wait in the queue "
+            "of a batch system, call client.wait_for_workers(n) first, which waits for n of them"
+        ) from None
+    finally:
+        something.release()
 
 
 def local_cluster(workers: int) -> Any:
@@ -62,13 +89,19 @@ def local_cluster(workers: int) -> Any:
     import dask
     from distributed import LocalCluster
 
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        sys.exit(1)  # a worker that imports the script of the process that starts it, which says so
     with dask.config.set(QUIET):
-        return LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            env={"SGMCMC_ONE_CORE": "1"},  # each worker has a core, and prepares rows on it
-        )
+        try:
+            return LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,  # none, or workers pause and wait for memory that others have
+                dashboard_address=":0",
+                env={"SGMCMC_ONE_CORE": "1"},  # each worker has a core, and prepares rows on it
+            )
+        except RuntimeError as error:
+            raise RuntimeError(f"{NOT_STARTED} ({checks.summary(error)})") from None
 
 
 def versions() -> dict[str, str]:
@@ -82,16 +115,22 @@ def check_versions(client: Any) -> None:
     for address, there in client.run(versions, on_error="return").items():
         if there != here:
             said = f"has {there}" if isinstance(there, dict) else f"says {there}"
-            raise ValueError(
-                f"client: the worker {address} must have the packages of this process, {here}, "
-                f"but {said}"
-            )
+            raise ValueError(other_versions(address, here, said))
+
+
+def other_versions(address: str, here: Mapping[str, str], said: str) -> str:
+    """Return the message for a worker whose versions are not those of the client."""
+    return (
+        f"client: the worker {address} must have the packages of the process that calls the "
+        f"sampler, {here}, but {said}"
+    )
 
 
 def tell(client: Any, function: Callable, token: str) -> None:
-    """Let all workers call a coroutine function of a token, without waiting for them.
+    """Let all workers call a coroutine function of a token.
 
-    It does not matter if they cannot be told.
+    This waits until they have been told, and not until they have done it. It does not matter if
+    they cannot be told.
     """
     if client.status == "running":
         with contextlib.suppress(Exception):

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from .. import checks
-from .chains import see_pickled
 from .cluster import tell
 from .homes import Homes
 from .loading import Part, Where, look, on_shard, pick, unload
 from .partitions import Partition, culled, is_delayed, is_of_dask, partitions
+from .sending import see_pickled
 from .tasks import LOST, Tasks
 
 

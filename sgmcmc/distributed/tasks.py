@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -25,15 +26,18 @@ class Tasks:
     def __init__(
         self, named: Callable[[Any], str], waits: Callable[[Any], bool] = lambda future: False
     ) -> None:
-        from distributed import as_completed
-
         self.named, self.waits = named, waits
-        self.active = as_completed()
+        self.active: Any = None  # those that run, in the order in which they end
+        self.has_warned = False  # of workers that pause
         self.running: dict[Any, Any] = {}
         self.trials: Counter = Counter()  # that were lost
 
     def start(self, key: Any, future: Any) -> None:
         """Add a task that was submitted."""
+        from distributed import as_completed
+
+        if self.active is None:  # of this client, which need not be the default one
+            self.active = as_completed(loop=future.client.loop)
         self.running[future] = key
         self.active.add(future)
 
@@ -47,8 +51,7 @@ class Tasks:
             with ready:
                 in_time = self.active.has_ready() or ready.wait(LOOK)
             if not in_time:
-                for future in [future for future in self.running if self.waits(future)]:
-                    future.cancel()
+                self.look()
         future = next(self.active)
         key = self.running.pop(future)
         try:
@@ -64,6 +67,22 @@ class Tasks:
             return key, LOST
         self.trials.pop(key, None)
         return key, found
+
+    def look(self) -> None:
+        """Look for workers that are lost, whose tasks are cancelled, and for those that pause."""
+        for future in [future for future in self.running if self.waits(future)]:
+            future.cancel()
+        if not self.has_warned:
+            found = pausing(next(iter(self.running)).client)
+            self.has_warned = len(found) > 0
+            if found:
+                warnings.warn(
+                    f"client: workers pause, as Dask lets them when their memory is nearly full: "
+                    f"{', '.join(found)}. Their chains wait until they go on. Start workers with "
+                    "more memory, or with --memory-limit 0, with which they never pause",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def result(self, future: Any) -> Any:
         """Fetch a result. If it was lost with its worker, Dask keeps the task for that again."""
@@ -82,3 +101,9 @@ class Tasks:
         """Cancel all that run."""
         for future in self.running:
             future.cancel()
+
+
+def pausing(client: Any) -> list[str]:
+    """Return the addresses of workers that pause."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return [address for address, known in workers.items() if known["status"] == "paused"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .. import tree
+from .. import checks, tree
 from ..divergence import ChainDiverged
 from ..estimators import Estimator
 from ..plan import Plan
@@ -23,6 +23,8 @@ from ..running import Wish, wish
 from ..sampler import Sampler, State
 from ..source import Source
 from ..store.resuming import standing_at
+from .cluster import other_versions
+from .sending import Sent
 
 KEPT_BYTES = 64 << 20  # of a worker's samplers, each of which has rows in shuffled order
 lock = threading.Lock()
@@ -36,7 +38,8 @@ class Recipe:
 
     `arguments` are those of the sampler `name`; if the data are in shards, without them. `token` is
     a name for all of this. What follows is there once the run begins: what was found at the start,
-    the settings, the arguments of the run, and the iteration at which it began.
+    the settings, the arguments of the run, and the iteration at which it began. `fixed` is the
+    state of the estimator, if the state that travels is without it, as no iteration changes it.
     """
 
     token: str
@@ -46,6 +49,17 @@ class Recipe:
     settings: dict[str, Any] | None = None
     of_run: Mapping[str, Any] | None = None
     origin: int = 0
+    fixed: Any = None
+
+    def __reduce__(self) -> Any:
+        arguments = dict(self.arguments)
+        data = {k: arguments.pop(k) for k in ("dataset",) if k in arguments}
+        return remade, (Sent({**vars(self), "arguments": arguments}), data)
+
+
+def remade(fields: Mapping[str, Any], data: Mapping[str, Any]) -> Recipe:
+    """Make a recipe that was sent. Its data are apart, as they are not copied when pickled."""
+    return Recipe(**{**fields, "arguments": {**fields["arguments"], **data}})
 
 
 class File(NamedTuple):
@@ -65,9 +79,16 @@ class File(NamedTuple):
             return x
         return cls(str(x.filename), x.dtype, x.shape, x.offset)
 
-    def open(self) -> np.memmap:
-        """Open the file."""
-        return np.memmap(self.filename, self.dtype, "r", self.offset, self.shape)
+    def open(self, name: str) -> np.memmap:
+        """Open the file of the array with this name."""
+        try:
+            return np.memmap(self.filename, self.dtype, "r", self.offset, self.shape)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"dataset[{name!r}] is in a file that the worker {here()} cannot open: "
+                f"{checks.summary(error)}. Workers open memory maps themselves: put the file where "
+                f"all of them find it as {self.filename!r}, or pass the array in memory"
+            ) from None
 
 
 class Made(NamedTuple):
@@ -130,6 +151,8 @@ def advance(
     key = recipe.token, len(chains), number, estimator is not None
     made = taken(key)
     is_new = made is None
+    if recipe.fixed is not None:
+        state = state._replace(estimator=recipe.fixed)
     made = made or new(key, recipe, state, source, estimator)
     sampler, wish = made
     make_room(made)
@@ -145,7 +168,10 @@ def advance(
             stop.chains = tuple(chains[c] for c in stop.chains)
             error = stop
         seconds = time.perf_counter() - clock
-        return Round(*gathered.all(), tree.map(as_array, sampler.state), seconds, error)
+        after = sampler.state
+        if recipe.fixed is not None:
+            after = after._replace(estimator=())
+        return Round(*gathered.all(), tree.map(as_array, after), seconds, error)
     finally:
         given_back(key, made)
         if is_new:  # its program was compiled
@@ -169,6 +195,9 @@ def new(
     _, count, number, _ = key
     many = {} if recipe.settings["n_chains"] is None else {"n_chains": count}
     plan = plan_of(recipe, source, **many)
+    wanted, found = (settings["versions"] for settings in (recipe.settings, plan.settings))
+    if found != wanted:  # of a worker that has joined late
+        raise RuntimeError(other_versions(here(), wanted, f"has {found}"))
     if source is not None:
         plan = plan._replace(seed=plan.seed + (number + 2) * 2**64)
     if estimator is not None:
@@ -185,7 +214,7 @@ def plan_of(recipe: Recipe, source: Source | None, **more: Any) -> Plan:
     data: Any = source
     if source is None:
         arrays = recipe.arguments["dataset"]
-        data = {k: x.open() if isinstance(x, File) else x for k, x in arrays.items()}
+        data = {k: x.open(k) if isinstance(x, File) else x for k, x in arrays.items()}
     return ROWS[recipe.name].plan({**recipe.arguments, **more, "dataset": data, "verbose": False})
 
 
@@ -231,6 +260,13 @@ def give_memory_back() -> None:
     """Return what was freed to the system, on Linux: 50 MB after programs were compiled."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def here() -> str:
+    """Return the address of this worker."""
+    from distributed import get_worker
+
+    return get_worker().address
 
 
 def as_array(x: Any) -> Any:

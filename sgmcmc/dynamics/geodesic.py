@@ -97,7 +97,7 @@ class Geodesic(OnManifold):
         "`'scalar'`, `'diagonal'` or `'full'`: it is estimated in each step from the gradients of "
         "single rows, as one number, one for each coordinate, or a matrix along the last axis. Or "
         "V itself: a number, an array like the parameter, or a matrix. Or a dict of these by "
-        "parameter.",
+        "parameter. The temperature must then be 1.",
     )
     learning_rate: float | None = checks.tunable(
         None,

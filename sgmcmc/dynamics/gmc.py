@@ -42,10 +42,11 @@ class GMC(OnManifold):
         v ← v + (ε/2) Λ(x)∇log p(x)
 
     The point where they end is accepted with probability min(1, exp(−ΔH)), where
-    H = ½ vᵀv − log p(x). So the law of the draws is exact, up to rounding: in single precision the
-    log posterior of large data is rounded so coarsely that `dtype="float64"` is needed. It takes
-    all rows, and so it is for small data, and to compare with. `stats["accepted"]` is 1 where a
-    point was accepted. The first iteration stays where the chain starts.
+    H = ½ vᵀv − log p(x). At a temperature T, v ~ N(0, T I), and ΔH/T takes the place of ΔH. So the
+    law of the draws is exact, up to rounding: in single precision the log posterior of large data
+    is rounded so coarsely that `dtype="float64"` is needed. It takes all rows, and so it is for
+    small data, and to compare with. `stats["accepted"]` is 1 where a point was accepted. The first
+    iteration stays where the chain starts.
 
     Byrne and Girolami (2013), Geodesic Monte Carlo on embedded manifolds, Scandinavian Journal of
     Statistics, algorithm 1.
@@ -90,7 +91,8 @@ class GMC(OnManifold):
         onwards = moved(self.manifold, x, self.pushed(x, v, g, h, 1.0), h)
         energy = estimate.value - kinetic(self.pushed(x, v, g, h, 0.5))
         is_last, is_over = chain.step == self.L - 1, chain.step == self.L
-        accept = tf.math.log(noise.uniforms["accept"]) < energy - chain.energy
+        chance = noise.temperature * tf.math.log(noise.uniforms["accept"])
+        accept = chance < energy - chain.energy
         accept |= chain.moving == 0
         ended = tree.map(lambda x, start: tf.where(along(accept, x), x, start), x, chain.start)
 

@@ -56,6 +56,9 @@ class SGBarker(Dynamics):
     shuffled rows, they make draws too narrow: .79 instead of 1.08 times the posterior's variance,
     for the mean of 10,000 rows with minibatches of 100 and εN = .02.
 
+    At a temperature T, as by `sample`, steps are those of the step size εT on the posterior to the
+    power of 1/T. T must be above 0, where a chain would stand still.
+
     Mauri and Zanella (2024), Robust approximate sampling via stochastic gradient Barker dynamics,
     AISTATS.
 

@@ -7,6 +7,7 @@ result.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from .. import api, checks, tree
 from ..describe import ROWS, SAMPLERS, Row, bound
+from ..distributed.shards import Shards
 from ..plan import Plan
 from .arms import Arm, choices, combined, default_steps, steps_of
 from .discrepancy import Discrepancy
@@ -23,6 +25,10 @@ from .rounds import Rounds
 from .table import Race
 
 NOT_HERE = ("stepsize", "n_chains", "starts")
+PART = (
+    "pass the rows of one shard, or some rows of all, as arrays. The best step size is about "
+    "inversely proportional to the number of rows"
+)
 
 
 def tune(
@@ -66,7 +72,7 @@ def tune(
     log_lik : function of (params, data)
         The log likelihood, as for the sampler.
     dataset : dict of arrays or DataFrame
-        The data, as for the sampler.
+        The data, as for the sampler, but not `Shards`: a race runs on this machine.
     params : dict of arrays
         Starting values of all arms.
     grid : dict of lists, optional
@@ -110,10 +116,7 @@ def tune(
     row = row_of(sampler)
     seconds = checks.number("seconds", seconds, above=0)
     verbose, seed = checks.boolean("verbose", verbose), checks.seed(seed)
-    for name in NOT_HERE:
-        if name in arguments:
-            where = "give it in grid, as a list" if name == "stepsize" else "leave it out"
-            raise TypeError(f"tune() has no argument {name!r}, as arms run as chains: {where}")
+    check_arguments(row, dataset, arguments)
     known = choices(row, {} if grid is None else grid, params)
     for name in known:
         if name in arguments:
@@ -130,6 +133,29 @@ def tune(
     finally:
         for program in programs:
             program.sampler.feeder.close()
+
+
+def check_arguments(row: Row, dataset: Any, arguments: Mapping[str, Any]) -> None:
+    """Check that a race has these arguments, and data that are on this machine."""
+    if isinstance(dataset, Shards):
+        raise ValueError(f"dataset must not be Shards for tune, which runs on this machine: {PART}")
+    if "client" in arguments:
+        raise TypeError(
+            "tune() has no argument 'client', as it runs on this machine: leave it out. If the "
+            f"data are too large for that, {PART}"
+        )
+    known = inspect.signature(getattr(api, f"{row.name}_setup")).parameters
+    for name in arguments:
+        if name in NOT_HERE:
+            where = "give it in grid, as a list" if name == "stepsize" else "leave it out"
+            raise TypeError(f"tune() has no argument {name!r}, as arms run as chains: {where}")
+        if name in inspect.signature(SAMPLERS[row.name]).parameters and name not in known:
+            raise TypeError(
+                f"tune() has no argument {name!r}, which is of a run: give it to {row.name}, with "
+                "the settings that tune has chosen"
+            )
+        if name not in known:
+            raise TypeError(f"tune() has no argument {name!r}{checks.nearest(name, known)}")
 
 
 def row_of(sampler: Any) -> Row:
@@ -161,7 +187,11 @@ def set_up_programs(
         call = {**given, **settings, "stepsize": first, "seed": seed, "verbose": False}
         if "resume" in call:
             raise TypeError("tune() cannot resume a run")
-        plan = row.plan(bound(setup, (), call))
+        try:
+            complete = bound(setup, (), call)
+        except TypeError as error:  # the user has not called the setup
+            raise TypeError(str(error).replace(setup.__name__, row.name)) from None
+        plan = row.plan(complete)
         if not programs:
             if loss is None:
                 check_scored(plan, row.name)
