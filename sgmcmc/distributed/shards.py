@@ -250,8 +250,7 @@ class Sharded:
         if self.client.status != "running":
             raise ValueError(
                 "dataset: workers read the rows of Shards, and the client of these is closed. Pass "
-                "a distributed.Client to the sampler, and keep it open as long as its draws are "
-                "diagnosed"
+                "a distributed.Client to the sampler, and keep it open"
             )
         tasks = Tasks(lambda i: f"had shard {self.numbers[i]}", self.waits)
         found: dict[int, Any] = {}
