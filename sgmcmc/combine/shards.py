@@ -12,8 +12,8 @@ import numpy as np
 from .. import checks, tree
 from ..checks.geodesic import is_flat
 from ..describe import Row
-from ..distributed.chains import see_pickled
 from ..distributed.cluster import LOCAL, connected
+from ..distributed.sending import Sent, see_pickled, see_unpickled
 from ..distributed.shards import Sharded, Shards
 from ..draws import Draws
 from ..dynamics.mixed import Mixed
@@ -120,12 +120,14 @@ def subposteriors(
         return [subposterior(sampler, given, *each, seed) for each in zip(parts, marks)]
     if loaded is None:
         loaded = Shards([as_dict(part) for part in parts])
-    given = {**given, "verbose": False}
+    given = Sent({**given, "verbose": False})
     see_pickled({**that_workers_open(loaded), **given})
     dtype = checks.dtype(arguments.get("dtype", "float32"))
     work = {s: (sampler, given, mark, seed) for s, mark in enumerate(marks)}
-    with connected(client or LOCAL) as workers, closing(Sharded(loaded, workers, dtype)) as data:
-        return data.all(of_loaded, work)
+    with connected(LOCAL if client is None else client) as workers:
+        see_unpickled(workers, given)
+        with closing(Sharded(loaded, workers, dtype)) as data:
+            return data.all(of_loaded, work)
 
 
 def as_dict(shard: Any) -> Mapping[str, Any]:

@@ -18,8 +18,7 @@ from ..sampler import Sampler, State, is_by_chain
 from ..store.writing import start_of
 from .cluster import see_workers, tell, threads
 from .rounds import Ends, Rounds
-from .sending import see_pickled as see_pickled
-from .sending import see_unpickled
+from .sending import see_pickled, see_unpickled
 from .worker import File, Recipe, advance, as_array, forget
 
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently

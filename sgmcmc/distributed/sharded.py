@@ -22,9 +22,10 @@ from ..sampler import Sampler, State, some_chains
 from ..source import Source
 from ..spaces import Chart, Real
 from ..streams import VISITS, stream
-from .chains import Spread, see_pickled
+from .chains import Spread
 from .loading import of_model, visit
 from .rounds import Ends, Rounds
+from .sending import see_pickled
 from .shards import Sharded, Shards
 from .tilted import tilts
 from .worker import Recipe, Round, as_array
