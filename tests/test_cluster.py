@@ -13,7 +13,7 @@ import tensorflow as tf
 import sgmcmc
 from sgmcmc import tree
 from sgmcmc.distributed import sending, worker
-from sgmcmc.distributed.chains import cut
+from sgmcmc.distributed.chains import Everywhere, cut
 from sgmcmc.distributed.cluster import local_cluster
 from sgmcmc.distributed.tasks import Tasks
 
@@ -105,6 +105,24 @@ class TestNoWorkers:
         cluster.adapt(minimum=0, maximum=1, interval="100ms", wait_count=2)
         draws = sgmcmc.sgldcv(**SHORT, client=cluster.scheduler_address)
         assert_same(draws, sgmcmc.sgldcv(**SHORT))
+
+    def test_a_worker_leaves_before_anything_is_sent(self, monkeypatch):
+        class Client:
+            left = 1
+
+            def nthreads(self):
+                return {"worker": 1}
+
+            def scatter(self, value, **_):
+                Client.left -= 1
+                if Client.left >= 0:
+                    raise distributed.TimeoutError("No valid workers found")
+                return value
+
+        assert Everywhere(Client(), 3).sent == 3
+        Client.left = 100
+        with pytest.raises(RuntimeError, match="give it a minimum of workers"):
+            Everywhere(Client(), 3)
 
 
 @pytest.mark.slow

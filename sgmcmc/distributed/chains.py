@@ -21,6 +21,7 @@ from .rounds import Ends, Rounds
 from .sending import see_pickled, see_unpickled
 from .worker import File, Recipe, advance, as_array, forget
 
+TRIALS, WAIT_TO_SEND = 5, 5.0  # how often, and for how many seconds, it is tried to send something
 FEWEST = 2  # chains of a group: the arithmetic of a single one rounds differently
 
 
@@ -130,10 +131,21 @@ class Everywhere:
         self.send()
 
     def send(self) -> None:
-        """Send the value to all workers, the first of which may have to be started."""
-        see_workers(self.client)
-        self.workers = set(self.client.nthreads())
-        self.sent = self.client.scatter(self.value, broadcast=True, hash=False)
+        """Send the value to all workers. The first may have to be started, and leave again."""
+        from distributed import TimeoutError
+
+        for _ in range(TRIALS):
+            see_workers(self.client)
+            self.workers = set(self.client.nthreads())
+            with contextlib.suppress(TimeoutError, OSError):
+                self.sent = self.client.scatter(
+                    self.value, broadcast=True, hash=False, timeout=WAIT_TO_SEND
+                )
+                return
+        raise RuntimeError(
+            "client: workers leave its cluster before anything can be sent to them. If it is "
+            "adaptive, give it a minimum of workers"
+        )
 
     def future(self, is_lost: bool) -> Any:
         """Return a future of the value, which may be lost with a worker."""
