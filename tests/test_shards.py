@@ -21,7 +21,9 @@ from sgmcmc.distributed import homes, loading, tasks
 from sgmcmc.distributed.loading import Where, look, on_shard, shard, unload
 from sgmcmc.distributed.sharded import in_rows
 from sgmcmc.distributed.shards import Sharded, Shards
+from sgmcmc.distributed.visits import response
 from sgmcmc.distributed.worker import Recipe
+from sgmcmc.tuning.laws import hamiltonian, langevin, second_order
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::sgmcmc.watch.TrustWarning")
@@ -398,3 +400,18 @@ def test_the_last_worker_is_lost(here):
         draws = drawn(client, parts_of(30, 20), verbose=lose, **given)
         assert lost
     np.testing.assert_array_equal(draws["a"], drawn(here, parts_of(30, 20), **given)["a"])
+
+
+@pytest.mark.parametrize(
+    ("dynamics", "law"),
+    [
+        (sgmcmc.SGLD(), lambda eps, v: langevin(eps, v)),
+        (sgmcmc.SGHMC(alpha={"a": 0.2}, L=1), lambda eps, v: hamiltonian(eps, v, 0.2, 0.2, 1)),
+        (sgmcmc.BAOAB(alpha={"a": 0.2}), lambda eps, v: second_order(eps, v, np.array([0.2]))),
+    ],
+)
+def test_how_noise_makes_draws_wider(dynamics, law):
+    """The exact stationary variances on a Gaussian, with noise and without."""
+    eps, v = np.array([1e-4]), np.array([2.0])
+    added = law(eps, v).inflation - law(eps, 0 * v).inflation
+    assert added == pytest.approx(v * response(dynamics, None, {"a": eps[0]})["a"], rel=1e-3)

@@ -235,8 +235,9 @@ for name in draws:
 #
 # Without control variates, a chain that stays on a shard for long forgets all others, and settles
 # on the posterior of that shard. Its draws would have 16 times the variance of the posterior here.
-# So rounds must be short against the time in which the chain forgets where it was. That is measured
-# before the run, and longer rounds are refused:
+# In shorter rounds the difference between the gradients of a shard and those of all data acts like
+# noise, the more so the longer a round is. Before the run it is measured how much wider that makes
+# the draws, and rounds that make them wider by more than `bias` are refused:
 
 # %%
 shards = sgmcmc.Shards(paths, X=names, y="bought", round_iterations=1000)
@@ -246,7 +247,8 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# Rounds of so few steps spend their time on messages. On shards, take control variates.
+# A smaller step would allow rounds of a few iterations, which spend their time on messages. On
+# shards, take control variates.
 
 # %%
 client.close()

@@ -11,16 +11,13 @@ import numpy as np
 
 from .. import checks, tree
 from ..curvature import flat
-from ..draws import Draws
 from ..dynamics.gmc import GMC
 from ..estimators.control_variate import ControlVariate
 from ..estimators.gradient import Gradient
-from ..model import Model
+from ..model import total
 from ..plan import Plan, planned
-from ..programs import Programs
 from ..sampler import Sampler, State, some_chains
 from ..source import Source
-from ..spaces import Chart, Real
 from ..streams import VISITS, stream
 from .chains import Spread
 from .loading import of_model, visit
@@ -28,11 +25,12 @@ from .rounds import Ends, Rounds
 from .sending import see_pickled
 from .shards import Sharded, Shards
 from .tilted import tilts
+from .visits import response, widening
 from .worker import Recipe, Round, as_array
 
 TIMED = 300  # iterations by which it is found how long a round is
 ROUNDS = 20  # in a run, at least
-PILOT = 20_000  # iterations of a plain chain by which it is found how fast it moves
+PILOT = 20_000  # iterations of a plain chain, so that it arrives where visits are looked at
 DEFAULT = inspect.signature(planned).parameters["minibatch_size"].default
 
 
@@ -123,6 +121,8 @@ class Visits(Spread):
             )
         if not isinstance(plan.minibatches, str):
             raise ValueError("minibatches must be a word with Shards, not an array")
+        if plain and plan.temperature != 1:
+            raise ValueError("temperature must be 1 with Shards without control variates")
         if plain and self.shards.round_iterations is None:
             raise ValueError(
                 "round_iterations must be given to Shards without control variates: a chain that "
@@ -193,21 +193,34 @@ class Visits(Spread):
 
     def check_visits(self, recipe: Recipe, plan: Plan, sampler: Sampler, each: int) -> None:
         """See that rounds of a plain chain are so short that visits hardly make draws wider."""
-        of_run: dict[str, Any] = {
+        of_run = {
+            **self.of_run,
             "n_iters": PILOT,
             "burn_in": 0,
             "thin": 1,
             "track": None,
-            "keep": None,
+            "keep": [],
         }
-        of_run |= {"keep_gradients": False, "out": None, "resume": False, "flush": 30.0}
-        pilot = replace(recipe, of_run={**of_run, "verbose": False}, token=recipe.token + "-pilot")
-        drawn = self.tried(pilot, sampler, PILOT).draws["params"]
-        table = Draws(tree.map(lambda x: x[:, 0], drawn), {}, {}).summary()
-        speed = table["sd"] ** 2 * table["ess"] / PILOT
-        there = tree.map(lambda x: x[-1, 0], drawn)
-        found = [g for _, g in self.source.each(plan.model, gradient_by_values, there)]
-        wider = widening(np.array(found), self.data.rows, speed)
+        of_run |= {"out": None, "resume": False, "verbose": False}
+        pilot = replace(recipe, of_run=of_run, token=recipe.token + "-pilot")
+        state = self.tried(pilot, sampler, PILOT).state
+        moving, _ = state.chain
+        x = tree.map(lambda a: a[0], plan.dynamics.position(moving))
+        steps = sampler.feeder.steps_at(int(state.iteration))
+        h = tree.pack(x, [np.ravel(step)[0] for step in steps])
+        answer = response(plan.dynamics, moving, h)
+        if answer is None:
+            raise ValueError(
+                "gradient must be 'control_variates' with Shards for this sampler, of which it is "
+                "not known how much wider visits of shards make its draws"
+            )
+        chart = sampler.engine.model.chart
+        free = tree.map(np.asarray, chart.free(x))
+        found = [g.gradient for _, g in self.source.each(plan.model, total, free, "data")]
+        if chart.affine is not None:
+            found = [chart.affine.pulled_back(g) for g in found]
+        each_number = flat(tree.map(lambda a, x: np.broadcast_to(a, np.shape(x)), answer, x))
+        wider = widening(np.array([flat(g) for g in found]), self.data.rows, each_number)
         if each * wider <= plan.bias:
             return
         most = int(plan.bias / wider)
@@ -232,24 +245,3 @@ class Visits(Spread):
         if found.error is not None:
             raise found.error
         return found
-
-
-def gradient_by_values(model: Model, source: Source, values: Any) -> np.ndarray:
-    """The gradient of the log likelihood of a shard, by the user's values."""
-    chart = Chart(tree.map(lambda _: Real(), values))
-    plain = replace(model, chart=chart, programs=Programs())
-    return flat(plain.on_all(values, source).gradient)
-
-
-def widening(gradients: np.ndarray, rows: np.ndarray, speed: np.ndarray) -> float:
-    """By what share of the posterior's variance visits of one iteration make draws wider, at most.
-
-    On shard s with N_s of N rows, a chain sees the gradient (N/N_s) g_s in place of g = Σ g_s. The
-    difference d_s stays for the R iterations of a round. So it is like noise of gradients whose
-    variance is R times its own, V = Σ (N_s/N) d_s d_sᵀ. In a direction of variance σ² and
-    integrated autocorrelation time τ, noise of variance v makes the variance wider by vσ²/τ of
-    itself, if rounds are short against τ. σ²/τ is the `speed` of a coordinate.
-    """
-    away = gradients * (rows.sum() / rows)[:, None] - gradients.sum(axis=0)
-    away = away * np.sqrt(rows / rows.sum())[:, None] * np.sqrt(speed)
-    return float(np.linalg.norm(away, 2) ** 2)
