@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -289,6 +290,32 @@ class TestShards:
         square = ((draws["a"] - mode) ** 2).mean(axis=(0, 1))
         variance = 1 / (H * (1 - 0.2 / 4))
         assert_mean(square, variance, 0.05) if corrected else assert_rejected(square, variance)
+
+    def test_many_parameters_that_depend_on_one_another_otherwise(self, client, seed):
+        """Two shards of a regression, in which neighbouring columns are correlated by ±.5."""
+        d, rng = 310, np.random.default_rng(seed)
+        parts = []
+        for sign in (1, -1):
+            X = rng.normal(size=(9000, d))
+            X[:, 1::2] = 0.5 * sign * X[:, ::2] + 0.75**0.5 * X[:, 1::2]
+            parts.append({"X": X, "y": rng.normal(size=9000)})
+
+        def log_lik(params, data):
+            return -tf.reduce_sum((data["y"] - tf.linalg.matvec(data["X"], params["b"])) ** 2) / 2
+
+        def prepared(parts):
+            return sgmcmc.sgldcv(
+                *(log_lik, sgmcmc.Shards(parts, round_iterations=10), {"b": np.zeros(d)}, 1e-6),
+                minibatch_size=20, n_iters=10, seed=seed, verbose=False, client=client,
+            )  # fmt: skip
+
+        with pytest.warns(sgmcmc.TuningWarning, match="corrected by its diagonal.*draws wider by"):
+            prepared(parts)
+        mixed = {k: np.concatenate([part[k] for part in parts]) for k in parts[0]}
+        order = rng.permutation(18_000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", sgmcmc.TuningWarning)
+            prepared([{k: x[rows] for k, x in mixed.items()} for rows in np.split(order, 2)])
 
     @pytest.mark.parametrize("each", [5, 400])
     def test_plain_chains_are_as_the_visits_say(self, client, each, seed, monkeypatch):

@@ -38,8 +38,8 @@ class Shards:
     and takes all minibatches from there, with weights for all N rows.
 
     With control variates, rounds may be long: the gradient at the mode is that of all shards, and
-    the curvature there is corrected to that of all. (Of more than 300 parameters it is the diagonal
-    of the curvature, so that draws are a little too wide if shards differ much in the rest.)
+    the curvature there is corrected to that of all. (Of more than 300 parameters, its diagonal is,
+    and a `TuningWarning` says if shards differ much in the rest, which makes draws too wide.)
     Without them, a chain that stays on a shard settles on the posterior of that shard alone, and
     draws of many rounds have the variance of the posterior times the number of shards. So
     `round_iterations` must then be given, and be short: visits may make draws wider by a share of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,15 +11,17 @@ import tensorflow as tf
 
 from .. import tree
 from ..checks.coordinates import DENSE
-from ..curvature import Curvature, flat, unflat
+from ..curvature import NOT_DIFFERENTIABLE, Curvature, flat, unflat
 from ..estimators import Estimate
 from ..estimators.control_variate import Centre, ControlVariate
 from ..model import Batch, Model
 from ..sampler import Sampler
 from ..source import Source
 from ..streams import without_replacement
+from ..tuning import TuningWarning
 
 MOST = 300  # parameters whose matrix travels with each visit; of more, only its diagonal
+WIDER = 0.05  # of the posterior's variance may be added by what is left, without a warning
 
 
 class Tilt(NamedTuple):
@@ -77,12 +80,63 @@ def curvature_of(model: Model, source: Source, theta: np.ndarray, like: Any) -> 
     return np.diag(found) if len(theta) > MOST and found.ndim == 2 else found
 
 
+def along(
+    model: Model, source: Source, theta: np.ndarray, like: Any, vector: np.ndarray
+) -> np.ndarray | None:
+    """Multiply minus the second derivatives of a shard by a vector; None if there are none."""
+    curvature = Curvature(model, source, like, DENSE)
+    point, v = (unflat(a, like, curvature.dtype) for a in (theta, vector))
+    try:
+        parts = [flat(curvature.run(curvature.along, point, v, some)) for some in source.pieces()]
+    except NOT_DIFFERENTIABLE:
+        return None
+    return -np.sum(parts, axis=0)
+
+
+def warn_of_the_rest(
+    source: Source, model: Model, theta: np.ndarray, like: Any, sizes: np.ndarray, each: list
+) -> None:
+    """Warn if the curvatures of shards differ by much beside their diagonals.
+
+    In long rounds, a difference by the share δ along a direction adds δ² to the variance of draws.
+    The mean of δ² is found along one direction with a part in each coordinate, in coordinates that
+    are scaled so that the diagonal of all is 1.
+    """
+    scale = np.maximum(sum(each), np.finfo(float).tiny) ** -0.5
+    v = scale * np.random.default_rng(0).choice([-1.0, 1.0], len(theta))
+    products = [found for _, found in source.each(model, along, theta, like, v)]
+    if any(product is None for product in products):
+        warn("log_lik cannot be differentiated twice to see what is left")
+        return
+    whole = sum(products) - sum(each) * v
+    off = [
+        scale * (N * (product - own * v) - whole)
+        for N, product, own in zip(sizes.sum() / sizes, products, each)
+    ]
+    wider = max(float(np.mean(x**2)) for x in off)
+    if wider > WIDER:
+        warn(f"what is left may make draws wider by {wider:.2g} of the posterior's variance")
+
+
+def warn(why: str) -> None:
+    """Warn that the curvature of shards may not be corrected enough."""
+    warnings.warn(
+        f"of more than {MOST} parameters, the curvature of shards is corrected by its diagonal "
+        f"alone, and {why}. Compare the draws with those of shorter rounds (round_iterations=), or "
+        "put rows into shards at random",
+        TuningWarning,
+        stacklevel=2,
+    )
+
+
 def tilts(source: Source, model: Model, sampler: Sampler, sizes: np.ndarray) -> list[np.ndarray]:
     """Return T of each shard."""
     affine, mode = sampler.engine.model.chart.affine, sampler.state.estimator.x
     dtype = np.dtype(sampler.engine.dtype)
     free = tree.map(np.asarray, mode if affine is None else affine.forward(mode))
     parts = [found for _, found in source.each(model, curvature_of, flat(free), free)]
+    if parts[0].ndim == 1:
+        warn_of_the_rest(source, model, flat(free), free, sizes, parts)
     lacking = [N * part - sum(parts) for N, part in zip(sizes.sum() / sizes, parts)]
     if lacking[0].ndim == 1 or affine is None:
         return [T.astype(dtype) for T in lacking]
