@@ -7,9 +7,19 @@ import pytest
 import tensorflow as tf
 
 import sgmcmc
-from sgmcmc.tuning.laws import CHOICES, LARGEST, Directions, hamiltonian, langevin, second_order
+from sgmcmc.dynamics.geodesic import Geodesic
+from sgmcmc.tuning.laws import (
+    CHOICES,
+    LARGEST,
+    Directions,
+    geodesic,
+    hamiltonian,
+    langevin,
+    second_order,
+)
 
 from . import gaussian
+from .directional import aboba_moments
 from .gaussian import Case
 
 EPS = np.array([1e-6, 0.02, 0.2, 0.9])
@@ -25,6 +35,19 @@ def test_variances_are_the_closed_forms():
         (second_order(EPS, NOISE, ALPHA), gaussian.baoab_variance),
     ):
         np.testing.assert_allclose(law.inflation, [exact(case) for case in CASES], 1e-6)
+
+
+def test_variances_on_flat_manifolds_are_the_closed_forms():
+    for eps, noise, share in zip(EPS, NOISE, ALPHA):
+        law = geodesic(*(np.array([x]) for x in (eps, noise, share)), share, 1)
+        exact, _ = aboba_moments(1.0, eps**0.5, share / eps**0.5, noise**0.5)
+        assert law.inflation[0] == pytest.approx(exact, rel=1e-6)
+
+
+def default(kind, like):
+    """A dynamics with its default constants."""
+    own = {"manifold": sgmcmc.Euclidean()} if issubclass(kind, Geodesic) else {}
+    return sgmcmc.checks.own(kind(**own), like)
 
 
 def test_effective_draws_are_those_of_autocorrelations():
@@ -52,13 +75,13 @@ def test_the_bias_is_what_was_asked_for(kind, bias, common):
     noise = np.array([0.0, 0.5, 3, 3, 3, 100, 1e5])
     precision = np.geomspace(1e-3, 1e3, 7) if common else None
     like = {"a": np.zeros(2), "b": np.zeros(5)}
-    dynamics = sgmcmc.checks.own(kind(), like)
+    dynamics = default(kind, like)
     choice = CHOICES[kind](dynamics, Directions(noise, precision, [2, 5]), bias)
     worst = np.abs(choice.law.inflation - 1).max()
     assert worst <= bias * 1.0001
     assert np.all(choice.eps > 0)
     assert np.all(choice.eps <= LARGEST)
-    if not common and kind is not sgmcmc.SGNHT:
+    if not common and kind not in (sgmcmc.SGNHT, sgmcmc.GSGNHT):
         short = choice.eps < LARGEST
         np.testing.assert_allclose(choice.law.inflation[short], 1 + bias, 1e-6)
     if hasattr(choice.dynamics, "alpha"):
@@ -76,7 +99,7 @@ def test_a_friction_that_was_given_is_kept():
 def test_more_noise_means_smaller_steps():
     of = Directions(np.geomspace(0.1, 1e4, 20), None, [20])
     for kind, choose in CHOICES.items():
-        dynamics = sgmcmc.checks.own(kind(), {"a": np.zeros(20)})
+        dynamics = default(kind, {"a": np.zeros(20)})
         if hasattr(dynamics, "L"):
             dynamics = replace(dynamics, L=2)
         assert np.all(np.diff(choose(dynamics, of, 0.05).eps) <= 1e-12)

@@ -91,12 +91,12 @@ def test_more_products_than_columns():
         sgmcmc.sgld_setup(**given, gradient=sgmcmc.SAGA(features="X"))
 
 
-def test_features_are_refused_with_counts():
+def test_counts_are_refused():
     def log_lik(params, data):
         eta = tf.linalg.matvec(data["X"], params["beta"])
         return tf.reduce_sum(tf.math.log(params["p"][0]) - (data["y"] - eta) ** 2)
 
-    with pytest.raises(ValueError, match="features must be left out where probabilities move"):
+    with pytest.raises(ValueError, match="gradient must be 'plain' with probabilities that move"):
         sgmcmc.mixed_setup(
             log_lik,
             GIVEN["dataset"],

@@ -107,6 +107,7 @@ def test_control_variates_have_no_noise_where_gradients_are_constant():
     ]
     assert noise[0] > 8
     assert noise[1] < 1e-6
+    sgmcmc.gsgnht_setup(*model, gradient="control_variates", **options)
 
 
 @pytest.mark.parametrize("manifold", [sgmcmc.Sphere(), sgmcmc.Stiefel(), sgmcmc.Torus()])

@@ -148,11 +148,6 @@ class Predictors(Whole):
                 f"features names {self.features!r}, which is no array of dataset"
                 f"{checks.nearest(self.features, rows)}; there are {sorted(rows)}"
             )
-        if self.model.counters or any(tree.leaves(self.model.chart.has_counts)):
-            raise ValueError(
-                "features must be left out where probabilities move by counts, which are not "
-                "gradients of the user's values"
-            )
         shape, point = rows[self.features].shape[2:], self.point(x)
         if shape.rank != 1 or not any(self.is_linear(point, rows)):
             raise ValueError(

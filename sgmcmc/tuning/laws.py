@@ -271,7 +271,8 @@ def of_gsgnht(dynamics: GSGNHT, of: Directions, bias: float) -> Choice:
         lost = np.full(len(here[0]), balanced(temperature))
         return geodesic(*here, lost, c, dynamics.L)
 
-    return with_thermostat(dynamics, of, bias, law, "momentum", c, "momentum**2/8")
+    most = min(LARGEST, 2 * bias)  # a temperature of 1 makes draws narrower by ε/4
+    return with_thermostat(dynamics, of, bias, law, "momentum", c, "momentum**2/8", most)
 
 
 def with_thermostat(
@@ -282,6 +283,7 @@ def with_thermostat(
     name: str,
     constant: float,
     error: str,
+    most: float = LARGEST,
 ) -> Choice:
     """Steps for which the noise in a step is alike in all directions that share a thermostat.
 
@@ -289,7 +291,7 @@ def with_thermostat(
     noise differs, they are too wide or too narrow, although the temperature is right on average.
     """
     for ratio in np.geomspace(1, 1e-6, 300):  # of the heat that noise brings in a step
-        eps = np.minimum(LARGEST, ratio / np.maximum(of.noise, 1e-300))
+        eps = np.minimum(most, ratio / np.maximum(of.noise, 1e-300))
         if of.precision is not None:
             eps = in_common(eps, of.precision)
         found = by_block(law, eps, of)
