@@ -305,7 +305,8 @@ def regression_draws(seed, constrain, e, length):
     return np.concatenate([of_beta, of_sigma[..., None]], axis=-1)
 
 
-@pytest.mark.parametrize(("e", "length", "detect"), [(0.1, 160, 0.08), slow(0.02, 320, 0.05)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("e", "length", "detect"), [(0.1, 160, 0.08), (0.02, 320, 0.05)])
 def test_regression_with_unknown_sigma(seed, e, length, detect):
     """Errors of `detect` standard deviations, and of `detect` in a variance, would be found.
 

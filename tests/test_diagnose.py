@@ -385,6 +385,7 @@ class TestDraws:
         assert "width" in diagnosis
         assert "the step size is a schedule" in " ".join(diagnosis.left_out)
 
+    @pytest.mark.slow
     def test_picture(self, tmp_path):
         pytest.importorskip("matplotlib")
         draws = sgmcmc.sghmccv(*regression(), n_iters=600, n_chains=2, seed=1, **OPTIONS)

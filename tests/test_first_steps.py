@@ -5,6 +5,7 @@ all noise, because the rows have different features. False alarms and power are 
 """
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import sgmcmc
@@ -52,6 +53,7 @@ def test_the_variance_is_at_most_some_15_percent_too_large(seed):
     assert error < 0.02, "too few draws to tell"
 
 
+@pytest.mark.slow
 def test_a_tenth_of_the_variance_is_too_large_a_step(seed):
     """That rule ignores the friction, and the noise that remains with control variates."""
     z, _ = z_score(variances(0.1, seed), 1.15)

@@ -227,7 +227,8 @@ class UniformNoise(sgmcmc.Dynamics):
         return chain.x, {"steps": chain.steps}
 
 
-@pytest.mark.parametrize("source", [slow("host"), "key"])
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["host", "key"])
 def test_uniform_noise(seed, source):
     """Of a linear recursion, the variance depends on that of the noise alone."""
     cases = {k: CASES[k] for k in ("no_noise", "noisy")}

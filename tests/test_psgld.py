@@ -75,6 +75,7 @@ def test_wrong_ones_are_rejected(seed, wrong, dynamics):  # noqa: F811
 FLOOR = {"beta": 0.5, "floor": 1 / N, "n_iters": 1000, "burn_in": 200}  # λ = √V
 
 
+@pytest.mark.slow
 def test_a_floor_as_large_as_the_gradients(seed):
     """Γ takes .5 % too much, by a long simulation with NumPy."""
     exact = gaussian.sgld_variance(STEP_OF["floor"])

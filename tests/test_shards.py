@@ -383,6 +383,7 @@ class TestOnACluster:
         assert len(sent) <= 4  # and once each where it is seen whether it can be pickled
 
 
+@pytest.mark.slow
 def test_the_last_worker_is_lost(here):
     """Another one that joins a second later goes on."""
     lost = []

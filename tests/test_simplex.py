@@ -69,7 +69,7 @@ def squares(x, mean):
 
 CASES = [
     slow("scir", {}),
-    ("scircv", {}),
+    slow("scircv", {}),
     slow("scircv", {"form": "main"}),
     slow("sgrld", {}),
 ]
@@ -358,7 +358,8 @@ def test_blocks_have_their_posteriors(block, h, width, seed):
         assert_mean(squares(error, 0)[:, j], wide[j], detect=0.06)
 
 
-@pytest.mark.parametrize("shape", [2.0, slow(2.1)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [2.0, 2.1])
 def test_a_gibbs_step_has_its_posterior(shape, seed):
     """Many copies of a mean ~ N(0, 1/tau) with tau ~ Gamma(2, 1); the control has Gamma(2.1, 1)."""
     x = np.random.default_rng(seed).normal(1.5, 1, 20)
@@ -440,7 +441,8 @@ TWO_PARAMETERS = {  # the log likelihood, arguments, and a patch by which both s
 }
 
 
-@pytest.mark.parametrize("name", [slow(k) if k != "gibbs" else k for k in TWO_PARAMETERS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(TWO_PARAMETERS))
 def test_parameters_have_noise_of_their_own(name, seed, monkeypatch):
     log_lik, more, what, shared = TWO_PARAMETERS[name]
 

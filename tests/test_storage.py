@@ -56,6 +56,7 @@ def test_a_network_that_is_not_stored_takes_no_memory():
     assert draws["loss"].shape == (10_000,)
 
 
+@pytest.mark.slow
 def test_stored_draws_cost_their_own_size():
     sampler = sgmcmc.sgld_setup(**ARGUMENTS, verbose=False)
     sgmcmc.run(sampler, 5000, verbose=False)

@@ -51,6 +51,7 @@ def test_the_rate_of_the_paper_is_rejected(seed):
         assert_rejected(mean_squares(draws[name]) * case.lam, exact(case, 0.01) * case.lam)
 
 
+@pytest.mark.slow
 def test_powers_of_two_give_the_same_chain_bit_for_bit(seed):
     case = Case(1, 0.125, 1, size=3)
     chains = [
@@ -102,6 +103,7 @@ def test_a_start_far_away_does_no_harm(seed):
     assert_mean(mean_squares(draws["x"]), exact(case, 0.1))
 
 
+@pytest.mark.slow
 def test_more_noise_than_friction_can_take_out_shows_in_the_temperature(seed):
     case = Case(1, 0.1, 5, size=10)
     draws = gaussian.run(sgmcmc.sgnht, {"x": case}, n_iters=1000, seed=seed)

@@ -93,6 +93,7 @@ def test_a_diverging_chain_is_named():
     assert caught.value.chains == (1, 3)
 
 
+@pytest.mark.slow
 def test_the_best_of_a_fine_grid_within_a_factor_of_two(seed):
     """Of a Gaussian posterior of 200 parameters, where the variance of SGLD is known exactly.
 

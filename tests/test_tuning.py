@@ -19,7 +19,7 @@ SAMPLERS = [
     slow(sgmcmc.sghmc),
     slow(sgmcmc.sgnht),
     slow(sgmcmc.baoab),
-    sgmcmc.sgldcv,
+    slow(sgmcmc.sgldcv),
     slow(sgmcmc.sghmccv),
     slow(sgmcmc.sgnhtcv),
 ]
@@ -142,7 +142,8 @@ def test_step_by_step_is_one_run(sampler):
         np.testing.assert_array_equal(sgmcmc.get_params(stepped)["beta"], draws["beta"][i])
 
 
-@pytest.mark.parametrize("sampler", [sgmcmc.scir, slow(sgmcmc.scircv)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [sgmcmc.scir, sgmcmc.scircv])
 def test_counts(sampler, seed):
     """Gamma posteriors of four rates: the noise of minibatches adds what the exact moments say."""
     N, alpha = 200, 0.5
@@ -178,6 +179,7 @@ def test_samplers_whose_law_is_that_of_langevin_dynamics(sampler):
     assert 0.95 < trace_of_variance(draws, mean, covariance).mean() < 1.1
 
 
+@pytest.mark.slow
 def test_the_size_of_minibatches():
     *model, _, _ = gaussian(N=2000)
     sampler = sgmcmc.sgldcv_setup(*model, minibatch_size="auto", seed=1, verbose=False)
@@ -245,6 +247,7 @@ class TestPrecondition:
         np.testing.assert_allclose(draws["beta"], 0.5 * by_hand["beta"], 1e-9)
         np.testing.assert_allclose(draws["nest"]["b"], 4 * by_hand["nest"]["b"], 1e-9)
 
+    @pytest.mark.slow
     def test_mixed_takes_scales_of_what_moves_by_gradients(self):
         rng = np.random.default_rng(1)
         z = rng.choice(3, 1000)
