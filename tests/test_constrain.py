@@ -212,7 +212,8 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("n_chains", [2, slow(None)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_chains", [2, None])
 def test_a_step_without_noise_follows_the_density_of_the_free_coordinates(n_chains):
     """A bijector remembers its last values: they must not hide part of the gradient."""
     makers = {k: make for k, (make, _) in IMAGES.items()}

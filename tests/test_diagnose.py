@@ -207,6 +207,7 @@ class TestPlantedFaults:
         assert "control variates" in said(diagnosis)
         assert diagnosis["noise"].min() > 0.9
 
+    @pytest.mark.slow
     def test_log_sigma_too_wide_though_ess_is_high(self, seed):
         model = unknown_noise()
         draws = sgmcmc.sgldcv(*model, 4e-5, n_iters=5000, burn_in=500, seed=seed, **OPTIONS)

@@ -38,6 +38,7 @@ def test_import_is_silent_and_brings_in_nothing_heavy():
     assert set(result.stdout.split()) - sys.stdlib_module_names <= {"sgmcmc", "tqdm"}
 
 
+@pytest.mark.slow
 def test_tensorflow_starts_without_notices_and_without_pyarrow(monkeypatch):
     """Keras imports pandas if it is there, which imports pyarrow."""
     monkeypatch.delenv(LEVEL, raising=False)  # this process has set it

@@ -121,6 +121,7 @@ def test_the_best_of_a_fine_grid_within_a_factor_of_two(seed):
     assert (table["diverged"] >= 0).sum() >= 2
 
 
+@pytest.mark.slow
 def test_the_discrepancy_finds_usable_steps(seed):
     """Of 30 parameters with variance 1/N. Small steps barely move, and large ones are too wide."""
     x = np.random.default_rng(seed).normal(size=(N, 30))

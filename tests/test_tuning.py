@@ -210,6 +210,7 @@ def test_chains_of_one_model_share_a_program():
 class TestPrecondition:
     """A step size in coordinates that the user chose."""
 
+    @pytest.mark.slow
     def test_covariance(self, seed):
         *model, mean, covariance = gaussian()
         draws = sgmcmc.sgldcv(

@@ -97,6 +97,7 @@ def test_without_gradient_noise_in_the_rule_the_promise_is_broken(seed, monkeypa
     assert_rejected(seen, draws.settings["tuning"]["inflation"][1])
 
 
+@pytest.mark.slow
 def test_control_variates_have_no_noise_where_gradients_are_constant():
     """Their noise is that of gradients around the manifold, and not of its coordinates."""
     *model, _ = directions()
