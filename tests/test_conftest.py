@@ -78,7 +78,7 @@ def test_a_run_that_exceeds_its_budget_fails(run, options):
 
 @pytest.mark.parametrize("count", [1, 4])
 def test_cube_roots_of_squares_have_their_mean(count, seed):
-    squares = np.random.default_rng(seed).normal(size=(2000, count)) ** 2
+    squares = np.random.default_rng(seed).normal(size=(4000, count)) ** 2
     ztest.assert_squares(3 * squares.mean(axis=1), 3.0, count, detect=0.4)
     with pytest.raises(AssertionError, match="is not"):
         ztest.assert_squares(1.6 * squares.mean(axis=1), 1.0, count, detect=0.4)
