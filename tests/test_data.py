@@ -479,6 +479,7 @@ def test_mnist(real):
     assert list(real("mnist")["train"]["labels"][:5]) == [5, 0, 4, 1, 9]
 
 
+@pytest.mark.slow
 def test_mnist_as_in_the_r_package(real):
     """It trains on the 55,000 rows after the first 5,000, with one-hot labels."""
     whole = real("mnist")["train"]

@@ -85,6 +85,7 @@ def test_stationary_law(seed, weight):
     assert_normal(draws["no_noise"], variance(CASES["no_noise"], weight))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [SquaresAddUpToOne(), NoiseIsNotKept(), TwiceUsedNoise(0.0)])
 def test_control_stationary_law(seed, wrong):
     draws = drawn(wrong, seed, {"no_noise": CASES["no_noise"]})
@@ -120,6 +121,7 @@ def log_normal(log_jacobian, seed):
     return mean_squares(np.log(draws["theta"]))
 
 
+@pytest.mark.slow
 def test_constraint(seed):
     """The user gives the density of θ, whose logarithm the chain moves on: exact here."""
     assert_mean(log_normal(-1, seed), 1 / 2)

@@ -692,6 +692,7 @@ def test_a_rare_category_that_comes_back_is_counted(seed):
     assert draws["omega"][:, 2].max() > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [10, pytest.param(1e30, id="control")])
 def test_chains_far_above_a_stale_estimate_come_back(far, seed, monkeypatch):
     """The first category has all rows at the point where a is estimated, none elsewhere: b̂ < 0."""

@@ -111,6 +111,7 @@ def test_control_variates_have_no_noise_where_gradients_are_constant():
     sgmcmc.gsgnht_setup(*model, gradient="control_variates", **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manifold", [sgmcmc.Sphere(), sgmcmc.Stiefel(), sgmcmc.Torus()])
 def test_steps_do_not_lead_around_a_manifold(manifold):
     """Where the data say next to nothing, a step is below a radian, and there is no warning."""
