@@ -364,6 +364,16 @@ class TestShards:
         most = int(re.search("at most ([0-9]+)", str(error.value))[1])
         assert added_by_visits(whole, eps, most) < 0.0501 < added_by_visits(whole, eps, most + 2)
 
+    def test_visits_are_judged_with_the_friction_that_was_chosen(self, client, seed, monkeypatch):
+        seen = []
+        monkeypatch.setattr(sgmcmc.distributed.sharded, "response", lambda *of: seen.append(of[0]))
+        parts = [{"x": np.random.default_rng([seed, i]).normal(size=(200, 3))} for i in range(2)]
+        shards = sgmcmc.Shards(parts, round_iterations=1)
+        given = {"minibatch_size": 20, "seed": seed, "client": client, "verbose": False}
+        with pytest.raises(ValueError, match="not known how much wider"):
+            sgmcmc.sghmc(squares, shards, {"a": np.zeros(3)}, **given)
+        assert seen[0].alpha["a"] in (0.2, 0.3, 0.4)
+
     def test_the_draws_do_not_depend_on_the_workers(self, client, seed):
         """Nor on one that is killed."""
         shards, _ = shards_of(4, seed, False, round_iterations=300)

@@ -205,10 +205,11 @@ class Visits(Spread):
         pilot = replace(recipe, of_run=of_run, token=recipe.token + "-pilot")
         state = self.tried(pilot, sampler, PILOT).state
         moving, _ = state.chain
-        x = tree.map(lambda a: a[0], plan.dynamics.position(moving))
-        steps = sampler.feeder.steps_at(int(state.iteration))
+        dynamics = sampler.engine.dynamics  # with the friction that was chosen
+        x = tree.map(lambda a: a[0], dynamics.position(moving))
+        steps = sampler.feeder.steps_at(int(sampler.state.iteration))
         h = tree.pack(x, [np.ravel(step)[0] for step in steps])
-        answer = response(plan.dynamics, moving, h)
+        answer = response(dynamics, moving, h)
         if answer is None:
             raise ValueError(
                 "gradient must be 'control_variates' with Shards for this sampler, of which it is "

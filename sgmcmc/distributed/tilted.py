@@ -67,10 +67,10 @@ class Tilted(ControlVariate):
 
 
 def curvature_of(model: Model, source: Source, theta: np.ndarray, like: Any) -> np.ndarray:
-    """Minus the second derivatives of a shard's log likelihood, or of many parameters a diagonal.
+    """Minus the second derivatives of a shard's log likelihood; of many parameters the diagonal.
 
-    That is by a sample of the rows. Where there are no second derivatives, or for very many
-    parameters, the Fisher information takes their place.
+    The diagonal is computed from a sample of the rows. Where there are no second derivatives, or
+    for very many parameters, the Fisher information takes their place.
     """
     curvature, rows = Curvature(model, source, like, DENSE), source
     if len(theta) > MOST and curvature.enough < source.N:
@@ -83,7 +83,7 @@ def curvature_of(model: Model, source: Source, theta: np.ndarray, like: Any) -> 
 def along(
     model: Model, source: Source, theta: np.ndarray, like: Any, vector: np.ndarray
 ) -> np.ndarray | None:
-    """Multiply minus the second derivatives of a shard by a vector; None if there are none."""
+    """Minus the second derivatives of a shard's log likelihood, times a vector; None if none."""
     curvature = Curvature(model, source, like, DENSE)
     point, v = (unflat(a, like, curvature.dtype) for a in (theta, vector))
     try:
